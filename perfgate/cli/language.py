@@ -84,10 +84,8 @@ def localized(command: click.Command) -> click.Command:
         return command
     translated = copy.copy(command)
     translated.context_class = _Context
-    translated.help, translated.epilog = (
-        _translated(command.help),
-        _translated(command.epilog),
-    )
+    translated.help = _translated(command.help)
+    translated.epilog = _translated(command.epilog)
     translated.params = [copy.copy(parameter) for parameter in command.params]
     for parameter in translated.params:
         if isinstance(parameter, click.Option):
@@ -172,7 +170,9 @@ def wrapped(text: str, width: int, *, indent: int = 0) -> list[str]:
 
     All lines after the first begin with ``indent`` spaces.
     """
-    lines, line, used = [], "", 0
+    lines = []
+    line = ""
+    used = 0
     for piece in re.findall(
         r"[^\s\u2e80-\uffef]+\s*|[\u2e80-\uffef][，。；：、）」”？！]*\s*|\s+", text
     ):

@@ -82,7 +82,8 @@ class TerminalProgress(AbstractContextManager["TerminalProgress"]):
 
     def expect(self, foresight: Foresight) -> None:
         """Show the progress and the time left, in front of the status."""
-        self._foresight, self._foreseen_at = foresight, time.monotonic()
+        self._foresight = foresight
+        self._foreseen_at = time.monotonic()
         if self._live:
             self._draw()
 

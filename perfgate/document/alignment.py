@@ -134,7 +134,9 @@ def _tiers(row: Work) -> _Tiers:
 
     If the inputs changed, the place names the operator.
     """
-    inputs, line, code = row.inputs or None, row.line or None, row.code or None
+    inputs = row.inputs or None
+    line = row.line or None
+    code = row.code or None
     file = file_of(line)
     return (
         (row.inputs, row.line, row.code),

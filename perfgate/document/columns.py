@@ -128,7 +128,8 @@ class PointsInColumns(_Records[TrendPoint]):
     """The points of a series."""
 
     def __init__(self, columns: PointColumns, runs: RunColumns) -> None:
-        self._runs, self._intervals = runs, columns.intervals
+        self._runs = runs
+        self._intervals = columns.intervals
         self._runs_at = memoryview(columns.runs_at).cast(_WHOLE)
         self._counts = memoryview(columns.counts).cast(_WHOLE)
         self.values: Sequence[float] = memoryview(columns.values).cast(_REAL)

@@ -386,12 +386,10 @@ def misfit(columns: BlockColumns) -> str | None:
     unpacked.
     """
     blocks, calls = len(columns.calls), sum(columns.calls)
-    times, worker, conductor, device = (
-        columns.times,
-        columns.worker,
-        columns.conductor,
-        columns.device,
-    )
+    times = columns.times
+    worker = columns.worker
+    conductor = columns.conductor
+    device = columns.device
     whole = (columns.quad, columns.sequence, worker.start_ns, worker.end_ns)
     counted = (worker.involuntary_switches, worker.minor_faults)
     seen = (

@@ -190,10 +190,8 @@ class _Union:
                 number[tree.name[at]],
             )
             node.append(self.nodes.setdefault(key, len(self.nodes)))
-            place, shape = (
-                _moved(tree.place[at], number),
-                _moved(tree.shape[at], number),
-            )
+            place = _moved(tree.place[at], number)
+            shape = _moved(tree.shape[at], number)
             self.details[node[at]] = place, shape, tree.more_shapes[at]
         return msgspec.structs.replace(
             costs,

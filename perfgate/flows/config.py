@@ -104,7 +104,9 @@ def statement_lines(text: str) -> dict[Keys, int]:
     TOML.
     """
     lines: dict[Keys, int] = {}
-    header, statement, first = "", "", 1
+    header = ""
+    statement = ""
+    first = 1
     for number, line in enumerate(text.splitlines(), start=1):
         statement += line + "\n"
         try:
@@ -174,7 +176,9 @@ def _entries(
     if line is not None:
         origin = CONFIG_NAME
     if environ.get(variable):
-        value, origin, line = environ[variable], variable, None
+        value = environ[variable]
+        origin = variable
+        line = None
     if keys in _LOCATIONS:
         value = shown_location(value)
     yield Setting(

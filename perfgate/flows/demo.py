@@ -112,10 +112,8 @@ class Shell:
 
     def end_phase(self, name: str) -> None:
         before = self.total()
-        own, below = (
-            resource.getrusage(resource.RUSAGE_SELF),
-            resource.getrusage(resource.RUSAGE_CHILDREN),
-        )
+        own = resource.getrusage(resource.RUSAGE_SELF)
+        below = resource.getrusage(resource.RUSAGE_CHILDREN)
         cpu = own.ru_utime + own.ru_stime + below.ru_utime + below.ru_stime
         seconds = time.monotonic() - self.began - before.seconds
         self.phases.append(Phase(name, seconds, cpu - before.cpu_seconds))
@@ -197,7 +195,9 @@ def _judge(
     results: Path,
     shell: Shell,
 ) -> tuple[DemoChange, int]:
-    project, out, echo = repository.root, results / change.name, shell.echo
+    project = repository.root
+    out = results / change.name
+    echo = shell.echo
     repository.branch(change.name)
     shutil.copytree(
         PROJECT / change.name,

@@ -28,10 +28,8 @@ def judge_again(
     decision = judge_folder_with_advice(folder, policy=policy)
     if out is not None:
         out.mkdir(parents=True, exist_ok=True)
-        base, head = (
-            read_run(folder / "base" / "run.json"),
-            read_run(folder / "head" / "run.json"),
-        )
+        base = read_run(folder / "base" / "run.json")
+        head = read_run(folder / "head" / "run.json")
         write_decision_folder(out, decision, base, head, language)
     return decision
 

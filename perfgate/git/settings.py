@@ -62,10 +62,8 @@ def as_environment(
     environ = {}
     count = first
     for name, value in settings:
-        environ[f"GIT_CONFIG_KEY_{count}"], environ[f"GIT_CONFIG_VALUE_{count}"] = (
-            name,
-            value,
-        )
+        environ[f"GIT_CONFIG_KEY_{count}"] = name
+        environ[f"GIT_CONFIG_VALUE_{count}"] = value
         count += 1
     return {**environ, "GIT_CONFIG_COUNT": str(count)}
 

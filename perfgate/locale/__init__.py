@@ -103,7 +103,8 @@ class Activity(str):
         activity = super().__new__(
             cls, english.format_map(values) if values else english
         )
-        activity._english, activity._values = english, values
+        activity._english = english
+        activity._values = values
         return activity
 
     @property

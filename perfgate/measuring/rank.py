@@ -116,7 +116,8 @@ class _Rank:
         self._losses: list[Any] = []
         self._ends: list[float] = []
         self._samples = 0
-        self._cpu_began, self._began = time.process_time(), time.perf_counter()
+        self._cpu_began = time.process_time()
+        self._began = time.perf_counter()
 
     def _send(self, message: dict[str, object]) -> None:
         try:

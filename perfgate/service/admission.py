@@ -48,11 +48,9 @@ class Admission:
     def __init__(
         self, application: ASGIApp, authenticator: Authenticator, troubles: TroubleLog
     ) -> None:
-        self._application, self._authenticator, self._troubles = (
-            application,
-            authenticator,
-            troubles,
-        )
+        self._application = application
+        self._authenticator = authenticator
+        self._troubles = troubles
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         async def send_with_headers(message: Message) -> None:

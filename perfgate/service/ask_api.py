@@ -45,10 +45,8 @@ class AskApi(ServicePart):
 
     def _route(self, question: Question[Any, Any]) -> Callable[[Request], Response]:
         def answer(request: Request) -> Response:
-            sources, arguments = (
-                self._sources.of(caller_of(request)),
-                dict(request.query_params),
-            )
+            sources = self._sources.of(caller_of(request))
+            arguments = dict(request.query_params)
             return as_json(
                 within(partial(question.ask, arguments, sources, as_text=True))
             )

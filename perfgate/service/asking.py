@@ -26,12 +26,10 @@ class ServedSources:
         library: Library | None,
         sites: ProjectSites | None,
     ) -> None:
-        self._root, self._served, self._library, self._sites = (
-            root,
-            served,
-            library,
-            sites,
-        )
+        self._root = root
+        self._served = served
+        self._library = library
+        self._sites = sites
 
     def of(self, caller: Caller) -> Sources:
         sources = Sources(root=self._root, only=caller.project, public=self.public)

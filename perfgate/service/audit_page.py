@@ -24,7 +24,8 @@ class AuditPage(ServicePart):
     """The page of one store; the token of a project shows the changes of this project."""
 
     def __init__(self, served: ServedStore, language: Language) -> None:
-        self._served, self._language = served, language
+        self._served = served
+        self._language = language
 
     def router(self) -> APIRouter:
         router = APIRouter()

@@ -46,7 +46,8 @@ class Authenticator:
     """
 
     def __init__(self, own: str | None, ledger: Ledger | None = None) -> None:
-        self._own, self._ledger = own, ledger
+        self._own = own
+        self._ledger = ledger
 
     @property
     def is_open(self) -> bool:

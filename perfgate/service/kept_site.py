@@ -34,7 +34,8 @@ class KeptSite:
     """The pages of one project; ``stored`` are the pages of an earlier process."""
 
     def __init__(self, read: ReadPages, stored: KeptPages | None) -> None:
-        self._read, self._lock = read, threading.Lock()
+        self._read = read
+        self._lock = threading.Lock()
         self._present = stored
         self._renewal: Future[KeptPages] | None = None
 
@@ -87,7 +88,8 @@ class KeptSite:
             error = reason
         finally:
             with self._lock:
-                self._present, self._renewal = pages, None
+                self._present = pages
+                self._renewal = None
             if pages is not None:
                 renewal.set_result(pages)
             else:

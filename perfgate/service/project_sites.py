@@ -76,13 +76,13 @@ class ProjectSites(ServicePart):
         run_recordings: RunRecordings | None,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        self._served, self._language = served, language
-        self._artifacts, self._clock = artifacts, clock
-        self._recordings, self._run_recordings, self._webhooks = (
-            recordings,
-            run_recordings,
-            webhooks,
-        )
+        self._served = served
+        self._language = language
+        self._artifacts = artifacts
+        self._clock = clock
+        self._recordings = recordings
+        self._run_recordings = run_recordings
+        self._webhooks = webhooks
         self._lock = threading.Lock()
         self._sites: dict[str, KeptSite] = {}
         # Of every project whose pages were made, and the projects that the list of
@@ -96,7 +96,9 @@ class ProjectSites(ServicePart):
         self._renewals: threading.Thread | None = None
 
     def router(self) -> APIRouter:
-        router, page, project = APIRouter(), page_answer(), "/projects/{project:path}"
+        router = APIRouter()
+        page = page_answer()
+        project = "/projects/{project:path}"
         home = {
             **page,
             int(HTTPStatus.SEE_OTHER): {
@@ -179,7 +181,9 @@ class ProjectSites(ServicePart):
                     self._awaited.add(name)
                     self._renew_later(name)
                 rows.append(row)
-        recordings, webhooks, audit = "", "", ""
+        recordings = ""
+        webhooks = ""
+        audit = ""
         if caller_of(request).project is None:
             recordings, webhooks = self._recordings, self._webhooks
         if store.ledger() is not None:

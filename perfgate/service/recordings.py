@@ -79,8 +79,11 @@ class RecordingPages(ServicePart):
     records = (RecordingList, ProfileList, RequestDocument, ServedTrace)
 
     def __init__(self, library: Library, language: Language, *, home: str) -> None:
-        self._library, self._language, self._home = library, language, home
-        self._readers, self._drawers = ThreadPoolExecutor(1), Drawers()
+        self._library = library
+        self._language = language
+        self._home = home
+        self._readers = ThreadPoolExecutor(1)
+        self._drawers = Drawers()
 
     def router(self) -> APIRouter:
         """The routes, the index at ``home``."""

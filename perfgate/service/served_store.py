@@ -56,18 +56,18 @@ class ServedStore:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.address = StoreAddress(location, root, dict(environ))
-        self._clock, self._lock = clock, threading.Lock()
+        self._clock = clock
+        self._lock = threading.Lock()
         self._seconds = _BRANCH_SECONDS if location.startswith(PREFIX) else float("inf")
-        self._store, self._opened = self.address.open(is_served=True), clock()
+        self._store = self.address.open(is_served=True)
+        self._opened = clock()
         self._newest: dict[str, NewestRuns] = {}
 
     def store(self) -> Store:
         with self._lock:
             if self._clock() - self._opened > self._seconds:
-                self._store, self._opened = (
-                    self.address.open(is_served=True),
-                    self._clock(),
-                )
+                self._store = self.address.open(is_served=True)
+                self._opened = self._clock()
             return self._store
 
     def newest_runs(self, project: str) -> list[StoredRun]:

@@ -149,7 +149,10 @@ def _parts(
     authenticator: Authenticator,
 ) -> list[ServicePart]:
     parts: list[ServicePart] = []
-    library, artifacts, run_recordings, sites = None, None, None, None
+    library = None
+    artifacts = None
+    run_recordings = None
+    sites = None
     if request.artifacts:
         artifacts = open_artifacts_at(request.artifacts, environ, SERVED)
         parts.append(ArtifactFiles(artifacts))

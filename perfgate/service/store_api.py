@@ -108,7 +108,9 @@ class StoreApi(ServicePart):
     records = (*ENTRIES.values(), LogState, AuditEntry)
 
     def __init__(self, served: ServedStore, recorded: Sequence[Recorded]) -> None:
-        self._served, self._recorded, self._uploads = served, recorded, Uploads()
+        self._served = served
+        self._recorded = recorded
+        self._uploads = Uploads()
 
     def router(self) -> APIRouter:
         router = APIRouter(prefix="/api/v1")

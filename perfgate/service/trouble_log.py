@@ -21,14 +21,18 @@ class TroubleLog:
         *,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._warn, self._clock, self._lock = warn, clock, threading.Lock()
-        self._last, self._printed = "", 0.0
+        self._warn = warn
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._last = ""
+        self._printed = 0.0
 
     def note(self, trouble: str) -> None:
         with self._lock:
             now = self._clock()
             is_known = trouble == self._last and now - self._printed < _SECONDS_BETWEEN
             if not is_known:
-                self._last, self._printed = trouble, now
+                self._last = trouble
+                self._printed = now
         if not is_known:
             self._warn(trouble)

@@ -126,13 +126,16 @@ class Webhook:
         most_seconds: float = _MOST_SECONDS,
         clock: Callable[[], datetime] = utc_now,
     ) -> None:
-        self._target, self._waits, self._clock = target, waits, clock
+        self._target = target
+        self._waits = waits
+        self._clock = clock
         self._most_seconds = most_seconds
         self._trying: threading.Thread | None = None
         self._troubles = TroubleLog(warn)
         self._waiting: queue.Queue[RecordedMessage | None] = queue.Queue(most_waiting)
         self._dead: deque[_Dead] = deque(maxlen=MOST_DEAD_LETTERS)
-        self._delivered, self._undelivered = 0, 0
+        self._delivered = 0
+        self._undelivered = 0
         self._redelivering = threading.Lock()
         self._ending = threading.Event()
         self._sender = threading.Thread(

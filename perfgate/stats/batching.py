@@ -124,7 +124,9 @@ def serve(arrivals: npt.ArrayLike, policy: BatchingPolicy, server: Server) -> Se
     times = np.asarray(arrivals, dtype=np.float64)
     came: list[float] = times.tolist()
     ready, count = policy.ready(times), len(came)
-    starts, ends, sizes = list[float](), list[float](), list[int]()
+    starts = list[float]()
+    ends = list[float]()
+    sizes = list[int]()
     first, arrived = 0, 0
     while first < count:
         began = server.begin(ready[first])

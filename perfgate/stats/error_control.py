@@ -112,10 +112,8 @@ def _constant(alpha: float, looks: tuple[float, ...], shape: float) -> float:
     ``scipy.optimize`` would take longer to import than it saves.
     """
     first, last = -float(ndtri(alpha)), -float(ndtri(alpha / len(looks)))
-    of_first, of_last = (
-        _excess(first, alpha, looks, shape),
-        _excess(last, alpha, looks, shape),
-    )
+    of_first = _excess(first, alpha, looks, shape)
+    of_last = _excess(last, alpha, looks, shape)
     for _ in range(_MOST_STEPS):
         if abs(of_last) <= _PRECISION or of_first == of_last:
             break

@@ -79,10 +79,8 @@ def earliest_calls(
     columns = [
         np.ascontiguousarray(column, dtype=np.int64) for column in (work, calls, begun)
     ]
-    places, place_of = (
-        np.empty(work.size, dtype=np.int64),
-        np.full(width, -1, dtype=np.int32),
-    )
+    places = np.empty(work.size, dtype=np.int64)
+    place_of = np.full(width, -1, dtype=np.int32)
     work_column, numbers, times = (column.ctypes.data for column in columns)
     table, answers = place_of.ctypes.data, places.ctypes.data
     library.earliest_calls(
@@ -100,7 +98,9 @@ def grouped(
     None without the library, or for too many combinations of values. Column k has
     ``widths[k]`` values from ``lows[k]`` on. Groups are in the order of their values.
     """
-    library, rows, places = load(), columns[0].size, math.prod(widths)
+    library = load()
+    rows = columns[0].size
+    places = math.prod(widths)
     if library is None or places > _MOST_PLACES:
         return None
     whole = [

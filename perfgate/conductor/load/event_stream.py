@@ -75,7 +75,8 @@ class EventStream:
         if not line:
             if self._data:
                 yield "\n".join(self._data)
-            self._data, self._size = [], 0
+            self._data = []
+            self._size = 0
             return
         name, _, value = line.partition(b":")
         if name == b"data":

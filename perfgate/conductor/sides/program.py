@@ -87,7 +87,8 @@ class CpuMeter:
     def __init__(self, pid: int) -> None:
         self._pid = pid
         self._waited = run_delay_ns_below(pid)
-        self._used, self._began = cpu_ns_below(pid), time.monotonic()
+        self._used = cpu_ns_below(pid)
+        self._began = time.monotonic()
 
     def read(self) -> CpuTime:
         seconds = time.monotonic() - self._began

@@ -207,10 +207,8 @@ def explain(arguments: ChangeArguments, sources: Sources) -> ChangeExplanation:
 def compare(arguments: CompareArguments, sources: Sources) -> RunComparison:
     project, store = sources.project(arguments.project), sources.opened()
     main = sources.history(project)
-    earlier, later = (
-        _one(main.runs, arguments.earlier),
-        _one(main.runs, arguments.later),
-    )
+    earlier = _one(main.runs, arguments.earlier)
+    later = _one(main.runs, arguments.later)
     documents = (
         stored_run(store, project, earlier.id),
         stored_run(store, project, later.id),

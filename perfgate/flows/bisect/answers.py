@@ -102,10 +102,8 @@ def signal_of(decision: DecisionDocument, pattern: PlacePattern | None) -> Signa
     for comparison in regressions:
         size, spread = _size(comparison), _standard_error(comparison)
         if size and spread and abs(size / spread) > clearness:
-            signal, clearness = (
-                Signal(time=place_of(comparison), size=size),
-                abs(size / spread),
-            )
+            signal = Signal(time=place_of(comparison), size=size)
+            clearness = abs(size / spread)
     return signal
 
 

@@ -112,7 +112,8 @@ class StoredCounters:
                         values[commit] = stored.value
                 self._values.append(values)
         except StoreError:
-            self._followed, self._values = [], []
+            self._followed = []
+            self._values = []
         # If the good commit's stored count differs from the measured one, all stored
         # counts were taken in another way.
         fields = zip(self._followed, self._values)
@@ -120,7 +121,8 @@ class StoredCounters:
             values.get(good, reference.base) != reference.base
             for reference, values in fields
         ):
-            self._followed, self._values = [], []
+            self._followed = []
+            self._values = []
 
     def answer(self, commit: str) -> Answer | None:
         answer: Answer | None = None

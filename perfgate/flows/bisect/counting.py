@@ -93,10 +93,8 @@ class StateCounter(AbstractContextManager["StateCounter"]):
         for a commit without a valid configuration or checkout.
         """
         repository, named = Repository(self.directory), self.options.head or "HEAD"
-        before, after = (
-            repository.resolve(sides.base or named),
-            repository.resolve(sides.head or named),
-        )
+        before = repository.resolve(sides.base or named)
+        after = repository.resolve(sides.head or named)
         of_base = config_at(self.directory, before, None).config
         of_head = config_at(self.directory, after, None).config
         if of_head is None or not set(workloads) <= {
@@ -165,7 +163,9 @@ class StateCounter(AbstractContextManager["StateCounter"]):
         side: Side,
     ) -> RunDocument:
         # The bench of an interpreter under these settings; another one is closed.
-        settings, python, opened = _settings(config), checkout.python, self._opened
+        settings = _settings(config)
+        python = checkout.python
+        opened = self._opened
         if opened is None or (opened.settings, opened.python) != (settings, python):
             self._close()
             bench = self._stack.enter_context(

@@ -247,7 +247,9 @@ def skipped_decision(change: Change) -> DecisionDocument | None:
     A work tree equal to its base is skipped too. A commit equal to its base is
     measured: base against base shows the noise of the machine.
     """
-    options, repository, sides = change.options, change.repository, change.sides
+    options = change.options
+    repository = change.repository
+    sides = change.sides
     if options.always or options.comparing == "stack" or change.base_config.unreadable:
         return None
     commits = sides.base.commit, sides.head

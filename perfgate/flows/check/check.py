@@ -137,7 +137,9 @@ def _judge(
     progress: Progress,
 ) -> DecisionDocument:
     """Decide and write the results folder."""
-    out, change, flames = job.out, job.change, measured.flames
+    out = job.out
+    change = job.change
+    flames = measured.flames
     language = job.options.language
     history = stored_history(job.config_in_clone, head, os.environ, warn=progress.note)
     if history.series or history.accepted:

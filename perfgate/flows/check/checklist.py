@@ -144,7 +144,9 @@ class ChecklistOfCheck:
         turns, regardless of their cost. A metric with a tolerance gets turns until it
         is decided or the budget of the pairs is spent.
         """
-        turns, config, policy = self.turns, self.check.job.config, self.check.job.policy
+        turns = self.turns
+        config = self.check.job.config
+        policy = self.check.job.policy
         metrics = metrics_in_turns(policy)
         steps = {measuring_step(metric) for metric in metrics}
         gating = bounded_metrics(policy) | set(metrics)
@@ -188,10 +190,8 @@ class ChecklistOfCheck:
         """Add the steps that the pairs measured to both sides: batch sizes, and the
         device's state.
         """
-        limits, pairs = (
-            self.check.job.config.limit_values,
-            self.check.measured.pairs[-1],
-        )
+        limits = self.check.job.config.limit_values
+        pairs = self.check.measured.pairs[-1]
         for index, replicates in enumerate((pairs.base, pairs.head)):
             recorded = self.turns.sides[index].found
             added: list[StepResult] = []

@@ -37,7 +37,8 @@ class Forecast:
         turns_budget: float,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._progress, self._clock = progress, clock
+        self._progress = progress
+        self._clock = clock
         self._budgets = {"pairs": pairs_budget, "turns": turns_budget}
         self._began = self._part_began = clock()
         self._to_come: list[tuple[Part, str]] = []
@@ -65,7 +66,8 @@ class Forecast:
         now = self._clock()
         if self._running:
             self._took[self._running[0]].append(now - self._part_began)
-        self._running, self._part_began = (part, workload), now
+        self._running = (part, workload)
+        self._part_began = now
         if self._running in self._to_come:  # parts planned before it were skipped
             self._to_come = self._to_come[self._to_come.index(self._running) + 1 :]
         self._sides_done = self._last_number = 0

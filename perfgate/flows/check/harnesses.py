@@ -24,10 +24,8 @@ _MEASURING = (
 def harnesses_of(check: CheckContext) -> tuple[list[Harness], list[Harness]]:
     """The harnesses of base and head."""
     job = check.job
-    unreadable, config = (
-        job.change.base_config.unreadable,
-        job.change.base_config.config,
-    )
+    unreadable = job.change.base_config.unreadable
+    config = job.change.base_config.config
     names = job.options.workloads
     before: dict[str, WorkloadReference] = {}
     jobs_before: dict[str, JobReference] = {}

@@ -63,7 +63,9 @@ def measure(job: Job, earlier: CheckDocuments | None, progress: Progress) -> Mea
     """
     for name in NAMES:
         (job.out / name).mkdir(exist_ok=True)
-    gate, base, head = job.config.gate, job.checkouts["base"], job.checkouts["head"]
+    gate = job.config.gate
+    base = job.checkouts["base"]
+    head = job.checkouts["head"]
     forecast = Forecast(
         progress,
         pairs_budget=gate.budget,
@@ -121,7 +123,9 @@ def _measure_workloads(check: CheckContext) -> None:
     """Measure the checklist, the pairs and the turns of each workload, unless none runs
     the changed code.
     """
-    bench, job, measured = check.bench, check.job, check.measured
+    bench = check.bench
+    job = check.job
+    measured = check.measured
     references = job.workloads
     names = [reference.name for reference in references]
     for name in NAMES:
@@ -315,7 +319,9 @@ def try_sides(check: CheckContext) -> tuple[Coverage | None, dict[str, Tried]]:
     bench, job = check.bench, check.job
     if job.session.command == "upgrade":
         return None, {}
-    base, head, references = job.checkouts["base"], job.checkouts["head"], job.workloads
+    base = job.checkouts["base"]
+    head = job.checkouts["head"]
+    references = job.workloads
     trials: dict[str, Tried] = {}
     for reference in references:
         bench.say(sentence("testing workload {name}", name=reference.name))

@@ -220,13 +220,17 @@ def _document(job: Job, measured: Measured, side: Side) -> RunDocument:
     replicates: list[Replicate] = []
     turns: list[Turn] = []
     if side == "base":
-        position, source, findings = 0, sides.base_source, measured.base
+        position = 0
+        source = sides.base_source
+        findings = measured.base
         for pairs in measured.pairs:
             replicates += pairs.base
         for job_turns in measured.jobs:
             turns += job_turns.base
     else:
-        position, source, findings = 1, sides.head_source, measured.head
+        position = 1
+        source = sides.head_source
+        findings = measured.head
         for pairs in measured.pairs:
             replicates += pairs.head
         for job_turns in measured.jobs:

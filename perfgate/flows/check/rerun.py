@@ -92,7 +92,9 @@ def _newest_in(folder: Path) -> CheckDocuments | None:
 
 def _misfit(earlier: CheckDocuments, change: Change) -> str | None:
     """The reason why an earlier result cannot be added to."""
-    head, config, selected = earlier.head, change.config, change.options.workloads
+    head = earlier.head
+    config = change.config
+    selected = change.options.workloads
     commits = (
         ("base", earlier.base, change.sides.base.commit),
         ("head", head, change.sides.head),

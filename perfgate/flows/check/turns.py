@@ -111,7 +111,9 @@ class JobMeasurement:
         """Take the turns; return the side that failed to start, if that was before any
         turn.
         """
-        check, job, measured = self.check, self.check.job, self.measured
+        check = self.check
+        job = self.check.job
+        measured = self.measured
         plan = plan_of(reference, fits)
         looks = tuple(
             look

@@ -76,7 +76,9 @@ class WorkloadMeasurement:
         False, without pairs, if its check rejects the output of both sides, if counters
         settle the verdict and the cost is not asked for, or if pairs would be too slow.
         """
-        check, name, too_slow = self.check, self.reference.name, self.too_slow
+        check = self.check
+        name = self.reference.name
+        too_slow = self.too_slow
         job, measured = check.job, check.measured
         sides = [
             ChecklistSide(side, checkout, job.out / side)
@@ -264,7 +266,9 @@ class PairsOfWorkload:
         The pairs also take the rounds of ``sizes``, and ``recount`` counts base between
         two of them.
         """
-        check, name, pairs = self.check, self.reference.name, self._pairs
+        check = self.check
+        name = self.reference.name
+        pairs = self._pairs
         if not self._may_decide():
             return
 
@@ -305,12 +309,12 @@ class PairsOfWorkload:
         sizes: BatchSizes | None,
     ) -> None:
         """Measure pairs, in another memory layout if base differs from base."""
-        check, name, pairs = self.check, self.reference.name, self._pairs
-        earlier, looks, decided = (
-            check.measured.earlier,
-            check.job.policy.looks,
-            check.options.decided,
-        )
+        check = self.check
+        name = self.reference.name
+        pairs = self._pairs
+        earlier = check.measured.earlier
+        looks = check.job.policy.looks
+        decided = check.options.decided
         budget = self.budget
         if budget is None:
             budget = check.job.config.gate.budget
@@ -373,7 +377,9 @@ class PairsOfWorkload:
         """Measure long stretches of calls, until mean and stalls are decided or do not
         look worse.
         """
-        check, name, quads = self.check, self.reference.name, 0
+        check = self.check
+        name = self.reference.name
+        quads = 0
         if check.measured.earlier:
             quads = quads_of_stretches(check.measured.earlier, name)
         measure_stretches(

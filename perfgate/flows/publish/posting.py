@@ -202,7 +202,9 @@ class _Poster:
         otherwise the exit code is enough. Raises ForgeHasNoStatusesError if a status
         was requested on a forge without statuses.
         """
-        event, say, is_set = self.target.event, self.doors.say, self.request.status
+        event = self.target.event
+        say = self.doors.say
+        is_set = self.request.status
         if is_set is None:
             is_set = not event.is_check
         if not is_set:

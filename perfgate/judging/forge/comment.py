@@ -314,11 +314,9 @@ class _Posting:
                 )
             if self._edit(stays, self._body()):
                 self.outcome = "created" if self.outcome == "created" else "updated"
-                self.written, self.edited, self.stands = (
-                    True,
-                    stays.id,
-                    self.now.decided,
-                )
+                self.written = True
+                self.edited = stays.id
+                self.stands = self.now.decided
             return False
         for duplicate in duplicates:
             self._delete(duplicate)
@@ -379,7 +377,8 @@ class _Posting:
             or now != self.stands
         ):
             return
-        self.unanswered, is_written = 0, False
+        self.unanswered = 0
+        is_written = False
         while True:
             turns = _find_turns(self.forge.comments(self.number), self.first_line)
             if is_written or (turns and turns[-1][1] == now):

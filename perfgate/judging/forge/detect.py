@@ -345,10 +345,8 @@ def github_event(environ: Mapping[str, str]) -> CiEvent:
 def _github_job(environ: Mapping[str, str]) -> CiEvent:
     repository = _need(environ, "GITHUB_REPOSITORY")
     server = _need(environ, "GITHUB_SERVER_URL").rstrip("/")
-    run_id, attempt = (
-        _number(environ, "GITHUB_RUN_ID"),
-        _number(environ, "GITHUB_RUN_ATTEMPT"),
-    )
+    run_id = _number(environ, "GITHUB_RUN_ID")
+    attempt = _number(environ, "GITHUB_RUN_ATTEMPT")
     project_url = f"{server}/{repository}"
     run_url = f"{project_url}/actions/runs/{run_id}"
     sha = _need(environ, "GITHUB_SHA")

@@ -202,10 +202,8 @@ def read_order(body: str) -> Order | None:
     if verb == "accept":
         rest, until = _without_end(rest)
         if len(rest) >= 2:
-            metrics, reason = (
-                tuple(filter(None, rest[0].split(_SEPARATOR))),
-                " ".join(rest[1:]),
-            )
+            metrics = tuple(filter(None, rest[0].split(_SEPARATOR)))
+            reason = " ".join(rest[1:])
             if numbers := cause_numbers(metrics):
                 return AcceptOrder((), reason, head, numbers, until)
             if metrics:

@@ -50,7 +50,8 @@ class ArtifactStore:
     """
 
     def __init__(self, place: ObjectPlace, address: str) -> None:
-        self._place, self._address = place, address.rstrip("/")
+        self._place = place
+        self._address = address.rstrip("/")
 
     @property
     def name(self) -> str:

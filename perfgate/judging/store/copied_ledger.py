@@ -38,7 +38,8 @@ class LedgerCopy:
         target: Ledger | None,
         projects: Sequence[str] | None,
     ) -> None:
-        self._source, self._target = source, target
+        self._source = source
+        self._target = target
         self._projects = None if projects is None else frozenset(projects)
         self._last = 0
         self._present: Counter[bytes] = Counter()

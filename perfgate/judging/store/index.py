@@ -134,7 +134,8 @@ class _Column:
     """
 
     def __init__(self) -> None:
-        self.positions, self.values = array("q"), array("d")
+        self.positions = array("q")
+        self.values = array("d")
 
     def reverse(self, runs: int) -> None:
         """Count the positions from the other end of so many runs."""

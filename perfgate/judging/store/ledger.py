@@ -97,7 +97,8 @@ class Ledger:
     """The tokens and the audit log of one database."""
 
     def __init__(self, database: StoreDatabase, clock: Callable[[], datetime]) -> None:
-        self._database, self._clock = database, clock
+        self._database = database
+        self._clock = clock
 
     def bring_up_to_date(self) -> None:
         """Bring the tables of an older perfgate up to date. Raises StoreError if they

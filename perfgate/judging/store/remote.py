@@ -171,10 +171,8 @@ def find_link(branch: str, remote: str | None, place: StorePlace) -> RemoteBranc
             header, secrets = _authorization(access)
             settings += ((f"http.{access.server}/.extraHeader", header),)
             parts = _split(url)
-            url, isolated = (
-                urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2])),
-                True,
-            )
+            url = urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
+            isolated = True
         elif not (_is_path(url) or url.startswith("file://")):
             hint = Activity(
                 "; the job's token is sent to {server} only", server=access.server

@@ -146,10 +146,8 @@ def causes(series: Sequence[TrendSeries]) -> list[TrendCause]:
         sizes = [
             _size(series[place.series].changes[place.change]) for place in cause.changes
         ]
-        standing, direction = (
-            _REPORTED_ORDER.index(cause.standing),
-            _DIRECTIONS.index(cause.direction),
-        )
+        standing = _REPORTED_ORDER.index(cause.standing)
+        direction = _DIRECTIONS.index(cause.direction)
         return standing, direction, -max(sizes), cause.first_seen, cause.first_bad or ""
 
     return sorted(map(_cause, groups.values()), key=order)

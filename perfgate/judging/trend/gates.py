@@ -47,7 +47,9 @@ def gate_history(
     for record in records:
         by_commit.setdefault((record.gate, record.commit), []).append(record)
     gates = [_Gate(group, accepted) for group in by_commit.values()]
-    accepted_failures, withdrawn, undecided = 0, 0, 0
+    accepted_failures = 0
+    withdrawn = 0
+    undecided = 0
     standing: list[GateRecord] = []
     for gate in gates:
         if gate.is_undecided:

@@ -84,7 +84,8 @@ class _Movement:
         series: Sequence[TrendSeries],
         documents: Mapping[str, RunDocument],
     ) -> None:
-        self._cause, self._all_series = cause, series
+        self._cause = cause
+        self._all_series = series
         self._changes: list[tuple[TrendSeries, TrendChange]] = []
         for place in cause.changes:
             entry = series[place.series]
@@ -95,11 +96,10 @@ class _Movement:
             series[lead.series],
             series[lead.series].changes[lead.change],
         )
-        before, after = (
-            self._lead.points[self._change.at - 1],
-            self._lead.points[self._change.at],
-        )
-        self.good, self.bad = documents.get(before.run_id), documents.get(after.run_id)
+        before = self._lead.points[self._change.at - 1]
+        after = self._lead.points[self._change.at]
+        self.good = documents.get(before.run_id)
+        self.bad = documents.get(after.run_id)
 
     def _clearest(self) -> tuple[TrendSeries, TrendChange] | None:
         """The change that is the largest for its noise, of the times if there is one."""

@@ -219,10 +219,8 @@ def _standing(
         )
     for acceptance in accepted:
         if _accepts(acceptance, change, series):
-            reason, until = (
-                f"{acceptance.accepted_by}: {acceptance.reason}",
-                acceptance.until,
-            )
+            reason = f"{acceptance.accepted_by}: {acceptance.reason}"
+            until = acceptance.until
             return msgspec.structs.replace(
                 change, standing="accepted", accepted=reason, accepted_until=until
             )

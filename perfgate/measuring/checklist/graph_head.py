@@ -52,10 +52,8 @@ HEAD_SPANS: Mapping[str, HeadSpans] = {
     "cuda": _INDUCTOR,
     "cpu": _INDUCTOR,
 }
-_WHOLE, _SPLIT = (
-    ("framework", "compiler", "graph"),
-    ("framework", "python", "native", "graph"),
-)
+_WHOLE = ("framework", "compiler", "graph")
+_SPLIT = ("framework", "python", "native", "graph")
 _MOST_OPERATORS = 3
 # What torch.compile returns, as Python's function and module mark it, and the loading
 # of data before it.
@@ -185,7 +183,8 @@ class _HeadMarks:
             work, launch_starts(work, events.of_kind("runtime"))
         )
         order = np.lexsort((work.start, launched))
-        self._launches, self._begins = launched[order], work.start[order]
+        self._launches = launched[order]
+        self._begins = work.start[order]
         self._compiler = np.sort(_named(events, names.compiler).start)
         self._graph = np.sort(_named(events, names.graph).start)
         self._native = np.sort(_named(events, names.native).start)

@@ -54,10 +54,8 @@ def measure_cases(context: StepContext, outcome: StepOutcome) -> None:
                 (_SPEEDUP, _COLD, _ROOFLINE), Message("operators.strides-lost")
             )
             continue
-        native, candidate = (
-            partial(native_workload.invoke, inputs),
-            partial(context.workload.invoke, inputs),
-        )
+        native = partial(native_workload.invoke, inputs)
+        candidate = partial(context.workload.invoke, inputs)
         seconds = _QUICK_SECONDS if context.extent.quick else _HOT_SECONDS
         with quiet():
             hot = compare(

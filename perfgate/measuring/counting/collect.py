@@ -56,7 +56,9 @@ class CallTrace(NamedTuple):
 
     def of_faster_half(self) -> EventTable:
         """The events without the marks of the slower half of the calls."""
-        calls, (_, slower), events = self.spans(), self.by_length(), self.events
+        calls = self.spans()
+        _, slower = self.by_length()
+        events = self.events
         middle = events.start + events.duration // 2
         dropped = np.zeros(len(events), dtype=bool)
         for call in slower:

@@ -139,7 +139,8 @@ class CountedPython:
                 callers[caller] += 1
         if self._executed > MOST_BYTECODES:
             return None
-        frame.f_trace_lines, frame.f_trace_opcodes = False, True
+        frame.f_trace_lines = False
+        frame.f_trace_opcodes = True
         if is_own:
             return self._own_tracer
         where = entry, caller

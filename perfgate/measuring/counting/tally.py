@@ -112,7 +112,8 @@ class LiveBlocks:
         self._alive = [alive for alive in self._alive if not alive.storage.expired()]
         self._held = sum(alive.size for alive in self._alive)
         if self._held > self._peak:
-            self._peak, self.at_peak = self._held, list(self._alive)
+            self._peak = self._held
+            self.at_peak = list(self._alive)
 
 
 class Dispatched(NamedTuple):

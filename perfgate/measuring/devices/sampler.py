@@ -33,11 +33,9 @@ STATES_PER_PROCESSES = 3
 
 
 def main(arguments: list[str]) -> int:
-    device, watch, identity = (
-        arguments[0],
-        arguments[1:2] == ["--watch"],
-        "".join(arguments[2:3]),
-    )
+    device = arguments[0]
+    watch = arguments[1:2] == ["--watch"]
+    identity = "".join(arguments[2:3])
     sensors: Iterator[Sensor]
     try:
         if watch:

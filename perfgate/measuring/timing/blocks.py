@@ -133,12 +133,10 @@ def _time_on_host(
     between calls as that does.
     """
     cpu_clock, synchronize = device.cpu_clock_ns, device.synchronize
-    starts, ends, cpu_starts, cpu_ends = (
-        [0] * calls,
-        [0] * calls,
-        [0] * calls,
-        [0] * calls,
-    )
+    starts = [0] * calls
+    ends = [0] * calls
+    cpu_starts = [0] * calls
+    cpu_ends = [0] * calls
     block_start = device.clock_ns()
     for index in range(calls):
         cpu_starts[index] = cpu_clock()
@@ -164,7 +162,10 @@ def _time_on_queue(
 ) -> BlockCalls:
     synchronize = device.synchronize
     marks = [(device.event(), device.event()) for _ in range(calls)]
-    starts, returns, passed, ends = [0] * calls, [0] * calls, [0] * calls, [0] * calls
+    starts = [0] * calls
+    returns = [0] * calls
+    passed = [0] * calls
+    ends = [0] * calls
     synchronize()
     was_idle = timer()
     synchronize()

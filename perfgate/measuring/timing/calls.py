@@ -69,12 +69,10 @@ def time_calls(call: Call, device: Device, budget: CallBudget) -> CallTimes:
 
     Every call is kept, because slow calls form the tail.
     """
-    clock, timer, cpu_clock, synchronize = (
-        device.clock_ns,
-        device.timer_ns,
-        device.cpu_clock_ns,
-        device.synchronize,
-    )
+    clock = device.clock_ns
+    timer = device.timer_ns
+    cpu_clock = device.cpu_clock_ns
+    synchronize = device.synchronize
     # Eight bytes a call: lists of numbers take five times as much, and a soak looks at
     # the memory of the process.
     wall, cpu = array("q"), array("q")

@@ -28,7 +28,9 @@ _ATTRIBUTES = struct.Struct(
 _TYPE_HARDWARE = 0
 _INSTRUCTIONS, _CPU_CYCLES, _CACHE_MISSES = 1, 0, 3
 _TOTAL_TIME_ENABLED, _TOTAL_TIME_RUNNING = 1 << 0, 1 << 1
-_INHERIT, _EXCLUDE_KERNEL, _EXCLUDE_HV = 1 << 1, 1 << 5, 1 << 6
+_INHERIT = 1 << 1
+_EXCLUDE_KERNEL = 1 << 5
+_EXCLUDE_HV = 1 << 6
 _FD_CLOEXEC = 1 << 3
 _READING = struct.Struct("=QQQ")
 _NAMES = {
@@ -154,11 +156,9 @@ def open_counter(config: int) -> int:
     if number is None:
         raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
     attributes = ctypes.create_string_buffer(attribute_bytes(config), _ATTRIBUTES.size)
-    this_process, any_cpu, no_group = (
-        ctypes.c_long(0),
-        ctypes.c_long(-1),
-        ctypes.c_long(-1),
-    )
+    this_process = ctypes.c_long(0)
+    any_cpu = ctypes.c_long(-1)
+    no_group = ctypes.c_long(-1)
     system_call = ctypes.CDLL(None, use_errno=True).syscall
     system_call.restype = ctypes.c_long
     descriptor = system_call(

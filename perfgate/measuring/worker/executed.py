@@ -155,7 +155,8 @@ class LineRecorder:
         else:
             return False
         # Bound methods are made anew at every access.
-        self._start_of, self._line_of = self._start, self._line
+        self._start_of = self._start
+        self._line_of = self._line
         monitoring.use_tool_id(self._tool, "perfgate")
         monitoring.register_callback(
             self._tool, monitoring.events.PY_START, self._start_of

@@ -357,11 +357,9 @@ class _Tree:
         tracks: CodeColumn,
         kinds: npt.NDArray[np.uint8],
     ) -> None:
-        self._label, self._kind, self._start = (
-            labels,
-            _FLAME_CODES[events.kind],
-            events.start,
-        )
+        self._label = labels
+        self._kind = _FLAME_CODES[events.kind]
+        self._start = events.start
         zeros = np.zeros(tracks.size, dtype=np.int64)
         self._parts = [_Nodes(np.full(tracks.size, NONE), tracks, kinds, zeros, zeros)]
         self._size = tracks.size

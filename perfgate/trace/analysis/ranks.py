@@ -96,10 +96,8 @@ def _behind_the_middle(
     # A step with a known own time has both parts.
     computing = [table.typical("computing_ns") or 0.0 for table, _ in timed]
     free = [table.typical("free_ns") or 0.0 for table, _ in timed]
-    middle_computing, middle_free = (
-        statistics.median_low(computing),
-        statistics.median_low(free),
-    )
+    middle_computing = statistics.median_low(computing)
+    middle_free = statistics.median_low(free)
     for place, (table, own) in enumerate(timed):
         part = "computing"
         if free[place] - middle_free > computing[place] - middle_computing:

@@ -161,10 +161,8 @@ def attributed_share(stacks: Stacks) -> float | None:
     device = stacks.on_device
     work, callers = device, stacks.events.is_kind("host_op", "python")
     if not device.any():
-        work, callers = (
-            stacks.events.is_kind("host_op"),
-            stacks.events.is_kind("python"),
-        )
+        work = stacks.events.is_kind("host_op")
+        callers = stacks.events.is_kind("python")
     busy = int(stacks.own[work].sum())
     if not busy or stacks.unlaunched == device.sum() > 0 or not callers.any():
         return None

@@ -87,7 +87,8 @@ class KeptCounters:
     """Counters in memory."""
 
     def __init__(self, columns: Mapping[str, FloatColumn]) -> None:
-        self._columns, self.names = columns, tuple(columns)
+        self._columns = columns
+        self.names = tuple(columns)
 
     def read(self, names: Sequence[str]) -> list[FloatColumn]:
         return [self._columns[name] for name in names]
@@ -99,7 +100,8 @@ class Counters(Mapping[str, float]):
     __slots__ = ("_columns", "_row")
 
     def __init__(self, columns: CounterColumns, row: int) -> None:
-        self._columns, self._row = columns, row
+        self._columns = columns
+        self._row = row
 
     def __getitem__(self, name: str) -> float:
         positions, values = self._columns.every

@@ -219,7 +219,9 @@ def _overlapping(events: EventTable, work: IntColumn) -> IntColumn:
         np.lexsort((events.start[work[of_stream]], events.track[work[of_stream]]))
     ]
     rows = work[order]
-    start, end, track = events.start[rows], events.end[rows], events.track[rows]
+    start = events.start[rows]
+    end = events.end[rows]
+    track = events.track[rows]
     close = (track[1:] == track[:-1]) & (start[1:] < end[:-1])
     if not close.any():
         return _NONE

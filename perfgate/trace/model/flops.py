@@ -72,7 +72,9 @@ def _of_product(kernel: Kernel, *, quantized: bool) -> int | None:
     formats = (*kernel.inputs.formats[:2], *kernel.outputs.formats[:1])
     if len(shapes) < _MATRIX or not outputs or len(formats) != _MATRIX + 1:
         return None
-    first_shape, right, result = shapes[0], shapes[1], outputs[0]
+    first_shape = shapes[0]
+    right = shapes[1]
+    result = outputs[0]
     if (
         min(len(first_shape), len(result)) < _MATRIX
         or _is_blocked(formats[0])

@@ -155,7 +155,9 @@ class KernelTable(Sequence[Kernel]):
         """One event per kernel, in their order and on one track; one without a known
         start begins at 0.
         """
-        start, name, group = self.start, self.codes["name"], self.codes["type"]
+        start = self.start
+        name = self.codes["name"]
+        group = self.codes["type"]
         numbers = Numbering(self.texts)
         untyped = group == NO_TEXT
         if untyped.any():

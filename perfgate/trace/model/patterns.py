@@ -12,7 +12,8 @@ class _LazyPattern:
     """Has the methods and attributes of the compiled expression."""
 
     def __init__(self, text: str | bytes, flags: int) -> None:
-        self._text, self._flags = text, flags
+        self._text = text
+        self._flags = flags
 
     def __getattr__(self, name: str) -> Any:
         value = getattr(re.compile(self._text, self._flags), name)

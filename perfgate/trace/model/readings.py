@@ -68,10 +68,8 @@ class Readings(msgspec.Struct, frozen=True, eq=False):
         unit: str = "",
     ) -> Readings:
         """The readings in the order of time; one export lists them in another."""
-        times, values = (
-            np.asarray(time, dtype=np.int64),
-            np.asarray(value, dtype=np.float64),
-        )
+        times = np.asarray(time, dtype=np.int64)
+        values = np.asarray(value, dtype=np.float64)
         order = np.argsort(times, kind="stable")
         return Readings(times[order], values[order], unit)
 

@@ -409,11 +409,9 @@ def _of_types(timeline: Timeline) -> Iterator[Message]:
         if abs(times[kind] - timed[kind]) > _DECIMALS_NS * counts[kind]
     )
     if otherwise:
-        said, seen, names = (
-            times.total() / 1e6,
-            timed.total() / 1e6,
-            _examples(otherwise),
-        )
+        said = times.total() / 1e6
+        seen = timed.total() / 1e6
+        names = _examples(otherwise)
         yield Message(
             "notes.kernel-times-differ", {"said": said, "seen": seen, "named": names}
         )
@@ -433,11 +431,9 @@ def _of_waits(table: KernelTable) -> Iterator[Message]:
     rows = timed[np.argsort(table.start[timed], kind="stable")]
     if rows.size < 2:
         return
-    start, duration, wait = (
-        table.start[rows],
-        table.duration[rows],
-        table.numbers["wait_ns"][rows],
-    )
+    start = table.start[rows]
+    duration = table.duration[rows]
+    wait = table.numbers["wait_ns"][rows]
     idle = np.append(0, np.maximum(start[1:] - (start + duration)[:-1], 0))
     later = np.flatnonzero(wait[1:] > 0) + 1
     from_start_to_start = duration[later - 1] + wait[later]

@@ -20,7 +20,11 @@ MOST_ARGUMENTS = 20
 COUNTER_ARGUMENTS = ""
 _READ_ONLY = 0x100  # PyBUF_READ
 _WIDE = True  # with vectors of 256 bits, if the processor has them
-STOPPED, CLOSED, WANTING, ODD, FULL = 0, 1, -1, -2, -3
+STOPPED = 0
+CLOSED = 1
+WANTING = -1
+ODD = -2
+FULL = -3
 # Members of an event, in the scanner's numbering, with times that it leaves as text.
 START, DURATION = 5, 6
 # Separate rows for complete events, arrows (phases s, t and f) and all others.
@@ -48,10 +52,8 @@ _ODD_TIME = np.dtype((np.int32, 3))
 # An array of ctypes would be a new type for each size, and a type takes longer to make
 # than a column to copy.
 _memory = ctypes.pythonapi.PyMemoryView_FromMemory
-_memory.argtypes, _memory.restype = (
-    [ctypes.c_void_p, ctypes.c_ssize_t, ctypes.c_int],
-    ctypes.py_object,
-)
+_memory.argtypes = [ctypes.c_void_p, ctypes.c_ssize_t, ctypes.c_int]
+_memory.restype = ctypes.py_object
 
 
 class Texts(ctypes.Structure):
@@ -227,7 +229,8 @@ class _Column:
     def __init__(
         self, library: ctypes.CDLL, address: int, count: int, kind: Any
     ) -> None:
-        self._library, self._address = library, address
+        self._library = library
+        self._address = address
         self.__array_interface__ = {
             "version": 3,
             "shape": (count,),

@@ -89,8 +89,11 @@ class ScannedTexts:
         *,
         uniform_bytes: int = 0,
     ) -> None:
-        self.path, self.advice = path, advice
-        self.texts, self.places, self.odd = texts, places, odd
+        self.path = path
+        self.advice = advice
+        self.texts = texts
+        self.places = places
+        self.odd = odd
         self.uniform_bytes = uniform_bytes
 
     @cached_property

@@ -75,8 +75,11 @@ def scan_table(
     if library is None or not 0 < len(kinds) <= _MOST_COLUMNS:
         return None
 
-    new, take, free = library.table_new, library.table_take, library.table_free
-    new.restype, take.restype = ctypes.POINTER(_Table), ctypes.c_int64
+    new = library.table_new
+    take = library.table_take
+    free = library.table_free
+    new.restype = ctypes.POINTER(_Table)
+    take.restype = ctypes.c_int64
     take.argtypes = [ctypes.POINTER(_Table), ctypes.c_void_p, ctypes.c_int64]
     table = new(
         (ctypes.c_uint8 * len(kinds))(*(_CODES[kind] for kind in kinds)), len(kinds)
@@ -114,7 +117,8 @@ class _Window:
         """``expected`` are the bytes of the text: a small table does not need a large
         window.
         """
-        self._stream, self.size = stream, 0
+        self._stream = stream
+        self.size = 0
         self._buffer = bytearray(min(_WINDOW, max(expected, 0) + _LINE))
 
     @property

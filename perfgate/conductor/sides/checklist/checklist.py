@@ -399,7 +399,9 @@ class _StepRunner:
         It may take ``at_most`` seconds, and step 1 the seconds of the steady state as
         well.
         """
-        config, findings, plan = self.bench.config, self.findings, self.plan
+        config = self.bench.config
+        findings = self.findings
+        plan = self.plan
         extent = StepExtent(
             quick=plan.quick,
             brief=plan.brief,

@@ -123,7 +123,9 @@ class _CompiledTurns:
 
     def _compile(self, layout_seed: int) -> None:
         """Compile on the side that acts."""
-        bench, reference, side = self.bench, self.reference, self.sides[self._acting]
+        bench = self.bench
+        reference = self.reference
+        side = self.sides[self._acting]
         result = self.results[self._acting]
         log_name = f"{reference.name}-compiled"
         process = bench.worker(

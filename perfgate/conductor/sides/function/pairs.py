@@ -161,9 +161,13 @@ class PairTurns(FunctionTurns):
         sizes: BatchSizes | None = None,
     ) -> None:
         super().__init__(sides)
-        self.plan, self.done, self.budget = plan, done, budget
-        self.profiles, self.sizes = profiles, sizes
-        self.base, self.head = sides.base, sides.head
+        self.plan = plan
+        self.done = done
+        self.budget = budget
+        self.profiles = profiles
+        self.sizes = sizes
+        self.base = sides.base
+        self.head = sides.head
         self.clock = sides.observer.monotonic
         self._failures_in_a_row = 0
         # The arm of the warm workers, and the pairs that they served.

@@ -41,7 +41,9 @@ FEWEST_QUADS, MOST_QUADS = 4, 16
 UNLIKE, UNLIKE_SECONDS, SHORTER = 0.03, 1.0, 4
 # For slow calls: quads of a pair, calls that warm a side up, and a side's calls in a
 # quad: two blocks, each of one call after an unrecorded one.
-SLOW_QUADS, _WARM_UP_CALLS, _QUAD_CALLS = 1, 2, 2 * 2
+SLOW_QUADS = 1
+_WARM_UP_CALLS = 2
+_QUAD_CALLS = 2 * 2
 # Some pairs also profile a call, by turns A B B A.
 _PROFILED_CALLS = 2
 # On an accelerator blocks take at least this long, because events and launches jitter.

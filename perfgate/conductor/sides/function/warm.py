@@ -91,7 +91,8 @@ class WarmWorkers:
             self.close()
             self._block_seconds = block_seconds
         if not self.kept:
-            self._layout_seed, self._start = start.layout_seed, start.number
+            self._layout_seed = start.layout_seed
+            self._start = start.number
         missing = [place for place in places if place not in self.kept]
         if self.resident and self.bench.parking is None:
             self._start_together(missing, start)

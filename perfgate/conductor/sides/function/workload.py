@@ -91,7 +91,8 @@ class FunctionTurns:
 
     def __init__(self, sides: WorkloadSides) -> None:
         self.sides = sides
-        self.bench, self.measured = sides.bench, sides.measured
+        self.bench = sides.bench
+        self.measured = sides.measured
         self.name = sides.reference.name
         self.cpus = quietest_cpus(self.bench.config.pair_cpus())
         self.is_resident = sides.residents is not None

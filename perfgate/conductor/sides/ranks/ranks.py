@@ -92,7 +92,8 @@ class RanksSide(ProgramSide):
     def start(self) -> None:
         settings = self._settings
         self._rendezvous = Rendezvous(self._place.environment.get("TMPDIR", "/tmp"))  # noqa: S108 - the default of TMPDIR
-        self._ranks, self._steps_done = {}, 0
+        self._ranks = {}
+        self._steps_done = 0
         self._is_counted = False
         place, group = self._place, self._group
         variables = {TURN_VARIABLE: self._rendezvous.address}
@@ -156,7 +157,8 @@ class RanksSide(ProgramSide):
                 rank=hello.rank,
                 last=self._settings.ranks - 1,
             )
-        peer.rank, peer.pid = hello.rank, hello.pid
+        peer.rank = hello.rank
+        peer.pid = hello.pid
         self._ranks[hello.rank] = peer
 
     def _connected(self) -> dict[str, MessageValue]:

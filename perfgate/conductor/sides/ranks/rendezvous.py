@@ -28,7 +28,9 @@ _POLL_SECONDS = 0.0001
 _SO_PEERPIDFD = 77
 # Of Linux 6.15: PIDFD_GET_INFO, PIDFD_INFO_EXIT, and struct pidfd_info as far as its
 # exit code (include/uapi/linux/pidfd.h).
-_GET_INFO, _EXIT_INFO, _INFO = 0xC040FF0B, 1 << 3, struct.Struct("=Q52xi")
+_GET_INFO = 0xC040FF0B
+_EXIT_INFO = 1 << 3
+_INFO = struct.Struct("=Q52xi")
 
 
 class Peer:

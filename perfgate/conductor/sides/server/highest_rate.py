@@ -148,7 +148,9 @@ def find_highest_rate(
     if least is None:
         least = start / 1024
     answers = []
-    holds, fails, rate = 0.0, math.inf, start
+    holds = 0.0
+    fails = math.inf
+    rate = start
     while least <= rate <= most and not fails <= holds * (1 + PRECISION):
         answer = judge_rate(probe, rate, good=good, bad=bad)
         answers.append(answer)

@@ -22,7 +22,9 @@ from perfgate.judging.report.view.checklist import (
 from perfgate.judging.report.view.summary import Summary
 
 # The steps in the line of a workload: the first numbers to read about a model.
-_BEFORE_OPERATORS, _OPERATORS, _AFTER_OPERATORS = (1, 2), 4, (5, 3)
+_BEFORE_OPERATORS = (1, 2)
+_OPERATORS = 4
+_AFTER_OPERATORS = (5, 3)
 _NAMES = phrases(
     {
         "latency.p50": "P50",

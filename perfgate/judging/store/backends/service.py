@@ -151,13 +151,12 @@ class ServiceStore:
         is_local: bool,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
-        self._address, self._token, self._is_local, self._sleep = (
-            address,
-            token,
-            is_local,
-            sleep,
-        )
-        self._session, self._process = requests.Session(), 0
+        self._address = address
+        self._token = token
+        self._is_local = is_local
+        self._sleep = sleep
+        self._session = requests.Session()
+        self._process = 0
         self._ahead = timedelta()
 
     def append(
@@ -360,7 +359,8 @@ class ServiceStore:
 
     def _open(self) -> requests.Session:
         if self._process != os.getpid():
-            self._session, self._process = requests.Session(), os.getpid()
+            self._session = requests.Session()
+            self._process = os.getpid()
             self._session.auth = _Token(self._token)
             # A proxy of the environment must not get requests to this machine.
             self._session.trust_env = not self._is_local

@@ -194,10 +194,8 @@ def _prepare_all_reduce(rank: _Rank, part: int) -> _Prepared:
 
 
 def _prepare_all_gather(rank: _Rank, part: int) -> _Prepared:
-    mine, everyone = (
-        torch.zeros(part, device=rank.device),
-        torch.zeros(rank.size * part, device=rank.device),
-    )
+    mine = torch.zeros(part, device=rank.device)
+    everyone = torch.zeros(rank.size * part, device=rank.device)
     gather = (
         getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor
     )  # the name since torch 2.13
@@ -212,10 +210,8 @@ def _prepare_all_gather(rank: _Rank, part: int) -> _Prepared:
 
 
 def _prepare_reduce_scatter(rank: _Rank, part: int) -> _Prepared:
-    mine, everyone = (
-        torch.zeros(part, device=rank.device),
-        torch.zeros(rank.size * part, device=rank.device),
-    )
+    mine = torch.zeros(part, device=rank.device)
+    everyone = torch.zeros(rank.size * part, device=rank.device)
     scatter = getattr(dist, "reduce_scatter_single", None) or dist.reduce_scatter_tensor
     # Part c of rank r holds r + 1 + c, so rank c receives the sum of all r + 1, and c
     # of each.

@@ -123,11 +123,9 @@ STEP = LatencyStep()
 
 
 def _measure_shape(outcome: StepOutcome, context: StepContext, shape: str) -> None:
-    call, device, batch = (
-        context.workload.caller(shape),
-        context.device,
-        context.workload.batch,
-    )
+    call = context.workload.caller(shape)
+    device = context.device
+    batch = context.workload.batch
     if context.extent.brief:  # the pairs measure everything else better
         outcome.number("latency.first_call", timed_call(call, device) / 1e9, count=1)
         return

@@ -298,11 +298,9 @@ def _add_copies(
         device.synchronize()
         wall_ns = device.clock_ns() - started
         output_bytes = device.bytes_of(output)
-        up, down, compute = (
-            marks.spans("up"),
-            marks.spans("down"),
-            marks.spans("compute"),
-        )
+        up = marks.spans("up")
+        down = marks.spans("down")
+        compute = marks.spans("compute")
         exposed_shares.append(
             sum(_outside(span, compute) for span in up + down) / wall_ns
         )

@@ -124,7 +124,8 @@ class TopOpsStep:
             reason = "times.no-known-operator"
             if kernels_are_hidden(context):
                 reason = "times.kernels-hidden"
-            outcome.absent, outcome.reason = "unavailable", Message(reason)
+            outcome.absent = "unavailable"
+            outcome.reason = Message(reason)
         return outcome
 
     def judge_recording(self, context: RecordingContext) -> StepOutcome:
@@ -375,10 +376,8 @@ class _KernelRuns:
         codes = np.unique(np.concatenate((events.name, events.group)))
         self.names.update(events.names[code] for code in codes.tolist())
         runs = np.isin(events.kind, [KIND_CODES[kind] for kind in _SINGLE_RUNS])
-        own, work = (
-            self_times(events.start, events.duration, events.track)[runs],
-            events.select(runs),
-        )
+        own = self_times(events.start, events.duration, events.track)[runs]
+        work = events.select(runs)
         for rows in rows_by(work.group):
             op = work.names[work.group[rows[0]]]
             order = rows[np.argsort(work.start[rows], kind="stable")]

@@ -96,10 +96,8 @@ class PreprocessStep:
             )
             windows = _windows(summary.timeline.steps or ())
             if len(spans) and windows is not None:
-                waited_ns, steps = (
-                    overlap_length(spans.intervals, windows),
-                    int(windows.start.size),
-                )
+                waited_ns = overlap_length(spans.intervals, windows)
+                steps = int(windows.start.size)
                 waited = waited_ns / union_length(windows)
                 rank.number("preprocess.loading_share", waited, count=steps)
                 rank.above(

@@ -155,10 +155,8 @@ def _judge_job(
     backend = TORCH_BACKENDS[context.device.kind].collectives
     for operation in operations:
         best = operation.best()
-        bandwidth, count = (
-            operation.bus_bandwidth(best),
-            operation.nanoseconds[best].size,
-        )
+        bandwidth = operation.bus_bandwidth(best)
+        count = operation.nanoseconds[best].size
         of_size = outcome.under(op=operation.operation, size=str(best))
         of_size.number("communication.bus_bandwidth", bandwidth, count=count)
         if operation.wrong:

@@ -112,7 +112,9 @@ def _watch(
     """After each call the resident bytes, its page faults, and the bytes in the
     allocator, None if it has no statistics.
     """
-    resident, faults, allocated = np.zeros(calls), np.zeros(calls), np.zeros(calls)
+    resident = np.zeros(calls)
+    faults = np.zeros(calls)
+    allocated = np.zeros(calls)
     for number in range(calls):
         faults_before = device.host_memory().minor_faults
         call()

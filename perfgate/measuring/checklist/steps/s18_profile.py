@@ -42,10 +42,8 @@ class ProfileStep:
         try:
             for shape in context.workload.shapes:
                 context.doing("reading the trace of shape {shape}", shape=shape)
-                trace, of_shape = (
-                    steady_calls(context, shape),
-                    outcome.under(shape=shape),
-                )
+                trace = steady_calls(context, shape)
+                of_shape = outcome.under(shape=shape)
                 _judge(of_shape, trace.events)
             shape = context.workload.shapes[0]
             # A check compares no overhead, so that its first turn on the head is

@@ -246,10 +246,8 @@ def _loads(block: ChipBlock) -> dict[str, float]:
 
 def _memory(usages: ChipBlock) -> tuple[int | None, int | None]:
     for kind in _MEMORIES:
-        megabytes, used = (
-            usages.number(f"{kind} Capacity(MB)"),
-            share(usages.get(f"{kind} Usage Rate(%)")),
-        )
+        megabytes = usages.number(f"{kind} Capacity(MB)")
+        used = share(usages.get(f"{kind} Usage Rate(%)"))
         if megabytes:
             total = int(megabytes * MIB)
             return (

@@ -89,10 +89,8 @@ class CpuSensor:
         its highest clock on all cores, so a lower one is not throttling.
         """
         millidegrees = _numbers(self._zones, "temp")
-        now, rated = (
-            _numbers(self._clocks, "scaling_cur_freq"),
-            _numbers(self._clocks, "base_frequency"),
-        )
+        now = _numbers(self._clocks, "scaling_cur_freq")
+        rated = _numbers(self._clocks, "base_frequency")
         temperature = clock = rated_clock = None
         if millidegrees:
             temperature = max(millidegrees) / 1000

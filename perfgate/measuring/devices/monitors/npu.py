@@ -90,7 +90,9 @@ def open_watch(host: Host, index: int, identity: str) -> Watch:  # noqa: ARG001 
 
 
 def _check_package(software: Software) -> FitnessCheck:
-    name, torch, torch_npu = "npu package", software.torch, software.torch_npu
+    name = "npu package"
+    torch = software.torch
+    torch_npu = software.torch_npu
     if torch_npu is None:
         detail = "torch_npu is not installed"
         if torch:

@@ -96,10 +96,8 @@ def _rank(value: object) -> int | None:
 
 def _settings(info: Mapping[str, Any]) -> dict[str, str]:
     config = member(info, "config")
-    experimental, common = (
-        member(config, "experimental_config"),
-        member(config, "common_config"),
-    )
+    experimental = member(config, "experimental_config")
+    common = member(config, "common_config")
     settings = {name: experimental.get(key) for name, key in _EXPERIMENTAL.items()}
     settings.update((name, common.get(name)) for name in _COMMON)
     settings["aic_metrics"] = (plain_text(settings["aic_metrics"]) or "").replace(

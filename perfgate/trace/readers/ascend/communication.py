@@ -283,7 +283,9 @@ def _database_links(
         packets: tuple[Packets, ...] = ()
         if str(link) in of_operation:
             packets = of_operation[str(link)].packets
-        in_packet, counted, total = number(package), number(count), number(duration)
+        in_packet = number(package)
+        counted = number(count)
+        total = number(duration)
         if counted:
             packets = (*packets, _packets(in_packet or 0.0, counted, total or 0.0))
         of_operation[str(link)] = LinkUse(

@@ -46,7 +46,8 @@ class Database:
     """Plain tables of a file; views, virtual tables and generated columns are ignored."""
 
     def __init__(self, path: Path, connection: sqlite3.Connection) -> None:
-        self._path, self._connection = path, connection
+        self._path = path
+        self._connection = connection
         self._looks = 0
         connection.text_factory = lambda raw: raw.decode("utf-8", "replace")
         connection.set_progress_handler(self._look, _LOOK_EVERY)
@@ -392,7 +393,8 @@ class ExportTables:
     """The tables of an export."""
 
     def __init__(self, database: Database) -> None:
-        self.database, self.words = database, ExportTexts(database)
+        self.database = database
+        self.words = ExportTexts(database)
 
     def read(
         self,

@@ -120,10 +120,8 @@ _NAMED = (
     *_WORDS.values(),
 )
 # A schema has one name of each group.
-_BLOCKS, _MIX_BLOCKS = (
-    ("blockDim", "blockNum", "block_dim"),
-    ("mixBlockDim", "mixBlockNum"),
-)
+_BLOCKS = ("blockDim", "blockNum", "block_dim")
+_MIX_BLOCKS = ("mixBlockDim", "mixBlockNum")
 _COMMUNICATION = "COMMUNICATION"
 
 # Columns of EventTable from one table; names and tracks index the export's.
@@ -503,11 +501,9 @@ class _Export:
 
     def _memory(self) -> Iterator[tuple[object, str, object]]:
         """Device, component and peak bytes."""
-        rows, maxima, number = (
-            self._database.rows,
-            self._database.maxima,
-            self._database.number,
-        )
+        rows = self._database.rows
+        maxima = self._database.maxima
+        number = self._database.number
         parts = {
             "allocated": "totalAllocated",
             "reserved": "totalReserved",
@@ -584,11 +580,9 @@ class _TaskCounters:
             rows = database.columns(
                 "TASK_PMU_INFO", ("globalTaskId", "name"), reals=("value",), where=where
             )
-        task, number, value = (
-            rows.wholes("globalTaskId"),
-            rows.wholes("name"),
-            rows.real("value"),
-        )
+        task = rows.wholes("globalTaskId")
+        number = rows.wholes("name")
+        value = rows.real("value")
         tasks = self._tasks
         columns = {name: np.full(tasks.size, np.nan) for name in names}
         if not tasks.size:

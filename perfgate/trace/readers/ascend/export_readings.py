@@ -71,7 +71,8 @@ class ExportReadings:
     """
 
     def __init__(self, tables: ExportTables, *, alone: bool) -> None:
-        self._tables, self._alone = tables, alone
+        self._tables = tables
+        self._alone = alone
 
     def of(self, device: Device) -> dict[str, Readings]:
         """All counters of a device by name; those that were not recorded are left out."""

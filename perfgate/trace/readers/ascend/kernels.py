@@ -226,7 +226,9 @@ class _Rates:
         rates: Mapping[str, FloatColumn],
         row: npt.NDArray[Any],
     ) -> None:
-        self._counters, self._rates, self._row = counters, rates, row
+        self._counters = counters
+        self._rates = rates
+        self._row = row
 
     @property
     def names(self) -> Sequence[str]:

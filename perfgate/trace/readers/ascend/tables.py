@@ -317,11 +317,9 @@ def read_steps(path: Path) -> Iterator[tuple[Device, ProfilerStep]]:
 def read_types(path: Path) -> Iterator[tuple[Device, NamedTotal]]:
     """op_statistic.csv, which excludes collectives."""
     for row in rows_of(path, limit=MAX_ROWS):
-        kind, total, count = (
-            row.text("type"),
-            row.duration("total time(us)"),
-            row.whole("count"),
-        )
+        kind = row.text("type")
+        total = row.duration("total time(us)")
+        count = row.whole("count")
         if kind is None or total is None or count is None:
             continue
         yield row.whole("device_id"), NamedTotal(kind, count, total)
@@ -330,11 +328,9 @@ def read_types(path: Path) -> Iterator[tuple[Device, NamedTotal]]:
 def read_calls(path: Path) -> Iterator[tuple[Device, NamedTotal]]:
     """api_statistic.csv; its Device_id is the word host."""
     for row in rows_of(path, limit=MAX_ROWS):
-        name, total, count = (
-            row.text("api name"),
-            row.duration("time(us)"),
-            row.whole("count"),
-        )
+        name = row.text("api name")
+        total = row.duration("time(us)")
+        count = row.whole("count")
         if name is None or total is None or count is None:
             continue
         yield None, NamedTotal(name, count, total, row.text("level") or "")

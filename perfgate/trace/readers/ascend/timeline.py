@@ -424,7 +424,9 @@ def _correlations(view: View, tracks: _Tracks) -> tuple[CodeColumn, int]:
     call may start several arrows and one arrow several tasks, so the number is the
     call's: its position among the events.
     """
-    events, starts, ends = view.events, view.starts, view.ends
+    events = view.events
+    starts = view.starts
+    ends = view.ends
     numbers = np.full(len(events), NO_CORRELATION, dtype=np.int32)
     tasks = np.flatnonzero(tracks.on_device[events.track])
     # The last place of each of these columns is for none.

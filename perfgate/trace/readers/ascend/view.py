@@ -198,11 +198,9 @@ def _events(spans: ScannedEvents) -> EventTable:
 
 def _details(spans: ScannedEvents) -> tuple[Codes, tuple[Detail, ...]]:
     """The detail of each span, and all details in file order."""
-    category, task_type, word = (
-        spans.category,
-        spans.argument(_TASK_TYPE),
-        spans.of.word,
-    )
+    category = spans.category
+    task_type = spans.argument(_TASK_TYPE)
+    word = spans.of.word
     has_inputs = spans.argument(_INPUTS) != NO_TEXT
     first, row = group_rows(category, task_type, has_inputs.astype(np.int8))
     numbers = Numbering[Detail]()

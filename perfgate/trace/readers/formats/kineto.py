@@ -104,10 +104,8 @@ _SMALL_BYTES = 1 << 20
 _TRACE_FILES, _JSON_FILES = named("*.pt.trace.json"), named("*.json")
 # Engines of MTIA also record that they wait for each other and signal it (libkineto:
 # mtia_ccp_events).
-_MTIA_WORK, _WAITING = (
-    "mtia_ccp_events",
-    lazy_pattern(r"(?:^|_)wait(?:$|_)|^event_record$", re.IGNORECASE),
-)
+_MTIA_WORK = "mtia_ccp_events"
+_WAITING = lazy_pattern(r"(?:^|_)wait(?:$|_)|^event_record$", re.IGNORECASE)
 _PROCESS_DIGITS = 10  # a process id that may be the number of a device has fewer
 _NUMBER_DIGITS = 19  # a number of 64 bits may have as many
 _LAUNCHING = tuple(KIND_CODES[kind] for kind in ("runtime", *DEVICE_KINDS))
@@ -479,7 +477,9 @@ def _groups(spans: ScannedEvents, names: Names, name: CodeColumn) -> CodeColumn:
     """The text each span is counted under in tables: the type of a kernel on an NPU,
     the name of any other span.
     """
-    texts, words, types = spans.of.texts, spans.of.words, spans.arguments[TYPE]
+    texts = spans.of.texts
+    words = spans.of.words
+    types = spans.arguments[TYPE]
     on_npu = spans.of.judged(
         types.values,
         lambda code: texts[code].startswith(_NPU_KERNEL),

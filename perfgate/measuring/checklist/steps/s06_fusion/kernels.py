@@ -126,18 +126,18 @@ def _runs(timeline: Timeline) -> _Runs:
     """
     if timeline.kernels is None:
         events = timeline.events
-        rows, start, stream = (
-            np.flatnonzero(events.is_kind("compute")),
-            events.start,
-            events.track,
-        )
+        rows = np.flatnonzero(events.is_kind("compute"))
+        start = events.start
+        stream = events.track
         shape, shapes = constant("shape", NO_TEXT, len(events)), tuple[Shapes]()
         columns = events.group, stream, events.duration, shape, shape
         names = events.names
     else:
         kernels = KernelTable.of(timeline.kernels)
         rows, start = np.flatnonzero(~kernels.is_collective), kernels.start
-        stream, names, shapes = kernels.numbers["stream"], kernels.texts, kernels.shapes
+        stream = kernels.numbers["stream"]
+        names = kernels.texts
+        shapes = kernels.shapes
         columns = (
             kernels.group,
             stream,
@@ -160,10 +160,8 @@ def _sequences(
     stream = runs.stream[runs.order]
     follows = elementwise[1:] & elementwise[:-1] & (stream[1:] == stream[:-1])
     pairs = np.flatnonzero(follows)
-    outputs, inputs = (
-        runs.outputs[runs.order[pairs]],
-        runs.inputs[runs.order[pairs + 1]],
-    )
+    outputs = runs.outputs[runs.order[pairs]]
+    inputs = runs.inputs[runs.order[pairs + 1]]
     first, row = group_rows(outputs, inputs)
     # One kernel may take the other's result if their shapes are equal, or unknown.
     may = []

@@ -39,10 +39,8 @@ from perfgate.trace.model.recording import Kernel
 
 # A call counts as low precision from this share of low-precision products on.
 _MOSTLY = 0.5
-_FULL, _LOW = (
-    ("FLOAT", "DOUBLE"),
-    ("FLOAT16", "BF16", "DT_BF16", "HIFLOAT8", "FLOAT8_E4M3FN", "FLOAT8_E5M2"),
-)
+_FULL = ("FLOAT", "DOUBLE")
+_LOW = ("FLOAT16", "BF16", "DT_BF16", "HIFLOAT8", "FLOAT8_E4M3FN", "FLOAT8_E5M2")
 # CUDA kernels have it in their names: ampere_bf16_s16816gemm_bf16_128x64,
 # sm80_xmma_fprop_..._f16f16_f16f32_f32, turing_h1688gemm,
 # cutlass_tensorop_s1688tf32gemm, volta_sgemm_128x64_nn (samples cuda-hta, cuda-kineto;
@@ -91,10 +89,8 @@ class PrecisionStep:
         """
         outcome, reasons = context.outcome(), []
         for summary in context.summaries:
-            kernels, device = (
-                kernels_of(summary.timeline),
-                outcome.under(shape=summary.shape),
-            )
+            kernels = kernels_of(summary.timeline)
+            device = outcome.under(shape=summary.shape)
             has_products = _judge_product_times(device, kernels.alike(), judge=True)
             _judge_kernel_casts(device, kernels, summary.spans)
             if not has_products:

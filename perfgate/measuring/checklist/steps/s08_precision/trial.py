@@ -58,10 +58,8 @@ def try_other_precision(
     """
     if context.workload.workload.train_step is not None:
         return FailedExperiment(TRAINS)
-    trial, failing = (
-        partial(_under_autocast, context, shape, seconds),
-        "operators.autocast-fails",
-    )
+    trial = partial(_under_autocast, context, shape, seconds)
+    failing = "operators.autocast-fails"
     if low is not None:
         trial = partial(_beside_full_copy, context, shape, low, seconds)
         failing = "operators.float32-copy-fails"

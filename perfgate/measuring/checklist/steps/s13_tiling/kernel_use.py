@@ -254,7 +254,9 @@ _KEYS = 1
 # aclnn: (blocknum, blocksize, H), (blocknum, KV_N, blocksize, D), (blocknum, KV_N, D /
 # 16, blocksize, 16) (Huawei's API references of PagedAttention and
 # npu_fused_infer_attention_score).
-_ATB_TOKENS, _ATB_TOKENS_NZ, _ACLNN_TOKENS = 1, 2, {3: 1, 4: 2, 5: 3}
+_ATB_TOKENS = 1
+_ATB_TOKENS_NZ = 2
+_ACLNN_TOKENS = {3: 1, 4: 2, 5: 3}
 # antiquant_scale among the inputs of npu_weight_quant_batchmatmul and
 # npu_grouped_matmul (torch_npu's API reference; the latter's as in sample
 # msprof-910B-20cores-2608).
