@@ -441,7 +441,10 @@ def triaged(state: Any = "acknowledged", suggests: Any = None, **change: Any) ->
 )
 def test_reports__triaged_regression__state_author_date_and_reason(state: Any, suggests: Any, words: Any) -> None:
     trend = triaged(state, suggests)
-    mail, page = (re.sub(r"<[^>]+>", "", render(trend, "en")) for render in (render_email, render_trend_page))
+    mail, page = (
+        re.sub(r"<[^>]+>", "", text)
+        for text in (render_email(trend, "en"), render_trend_page(trend, "en", kept_files=None))
+    )
     for text in (render_issue(trend, CONTEXT), mail, page):
         assert (words in text) if words else ("mei" not in text)
         assert "acknowledged --reason TEXT" not in text
@@ -510,7 +513,7 @@ def test_reports__new_testbed__one_event_with_its_effect_or_the_command_that_sho
     for render in (
         lambda trend: render_issue(trend, CONTEXT),
         lambda trend: render_email(trend, "en"),
-        render_trend_page,
+        lambda trend: render_trend_page(trend, "en", kept_files=None),
     ):
         text, without = (re.sub(r"<[^>]+>|`", "", render(trend)) for trend in (joined, apart))
         assert f"{told} 1 commit measured on both: 1 metric moved, 8 did not." in text
