@@ -251,7 +251,7 @@ class _InProcessWorker(WorkerLoop):
     """The real worker, but for the workload, which is the call of its side and no file, and for pads in its memory."""
 
     def __init__(self, gate: VirtualGate, device: FakeDevice) -> None:
-        super().__init__(connection=None, cpus=[0])  # type: ignore[arg-type]
+        super().__init__(connection=None, cpus=[0], built=None)  # type: ignore[arg-type]
         if gate.counters is not None:
             self.counters.close()
             self.counters = gate.counters

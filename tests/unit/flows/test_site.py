@@ -57,7 +57,7 @@ def project(tmp_path: Path, filled_store: Path) -> Project:
 
 def write(project: Project, out: Path, said: Said | None = None, **options: object) -> WrittenSite:
     doors = Doors(environ=project.environ, say=print, sleep=lambda _: None, clock=lambda: 1.8e9)
-    return write_site(project.root, out, doors, said or Said(), **options)  # type: ignore[arg-type]
+    return write_site(project.root, out, doors, said or Said(), **{"language": "en", **options})  # type: ignore[arg-type]
 
 
 def pages(out: Path) -> dict[str, str]:

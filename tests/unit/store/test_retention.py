@@ -42,7 +42,9 @@ SETS = [kept("a", 100), kept("fail", 95, verdict="FAIL"), kept("main", 91), kept
 def test_expired_sets__by_age_and_size__oldest_first_without_those_that_are_needed(
     limits: dict[str, Any], gone: list[str], above: int
 ) -> None:
-    expired, retained, larger_by = expired_sets(SETS, {"main"}, NOW, **limits)
+    expired, retained, larger_by = expired_sets(
+        SETS, {"main"}, NOW, **{"older_than": None, "larger_than": None, **limits}
+    )
     assert ([one.id for one in expired], retained, larger_by) == (gone, 2, above)
 
 

@@ -248,7 +248,7 @@ def test_readers__process_without_torch_and_scipy__read_analyse_and_draw() -> No
         "from perfgate.flows.trace.trace import Choice\n"
         "from perfgate.flows.trace.trace import trace_gaps, trace_steps, trace_top\n"
         f"path, all_of_it = Path({str(DATA / 'device.json')!r}), Choice()\n"
-        "trace_top(path, all_of_it, by='type', host=False)\ntrace_steps(path, all_of_it)\n"
+        "trace_top(path, all_of_it, by='type', host=False, longer=None)\ntrace_steps(path, all_of_it, step_by=None)\n"
         "assert trace_gaps(path, all_of_it, exposed=True, shortest=0).timelines[0].busy\n"
         "from perfgate.flows.trace.flame import trace_flame\nfrom perfgate.flows.trace.timeline import trace_timeline\n"
         "assert trace_flame(path, None, all_of_it, note=print) and trace_timeline(path, all_of_it)\n"

@@ -77,7 +77,7 @@ from perfgate.measuring.worker.worker import WorkerLoop
 
 def work(root, seconds):
     ours, theirs = socket.socketpair()
-    worker = WorkerLoop(theirs, cpus=[0])
+    worker = WorkerLoop(theirs, cpus=[0], built=None)
     with collected_lines() as (reports, lines):
         worker.reports = reports
         watch = protocol.Watched(files=[root + "/model.py", root + "/notes.md"], roots=[root], groups=[[(0, 34)]])
