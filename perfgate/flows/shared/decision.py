@@ -99,9 +99,8 @@ def write_decision_folder(
     write_document(out / "decision.json", decision)
     context = comment_context(decision, language, folder_to_name(out))
     write_text_atomically(out / "comment.md", render_comment(decision, context))
-    write_text_atomically(
-        out / "report.html", render_html(decision, base, head, language)
-    )
+    page = render_html(decision, base, head, language, folder=context.folder)
+    write_text_atomically(out / "report.html", page)
 
 
 def write_skipped(out: Path, decision: DecisionDocument, language: Language) -> None:

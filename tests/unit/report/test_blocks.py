@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import html
 import io
 import re
 from dataclasses import replace
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -15,11 +17,13 @@ from perfgate.document.decision import DecisionDocument, SideSummary
 from perfgate.document.explanation import OperatorDelta, Part
 from perfgate.document.message import Message
 from perfgate.document.run import CodeChange
+from perfgate.flows.shared.decision import write_decision_folder
+from perfgate.flows.shared.results import folder_to_name
 from perfgate.judging.report.render.comment import CommentContext, render_comment
 from perfgate.judging.report.render.terminal import render_terminal
 from perfgate.judging.report.view.blocks import RegressionBlock, blocks
 from perfgate.judging.report.view.summary import Summary
-from tests.fakes.documents import make_comparison, make_counter, make_decision
+from tests.fakes.documents import make_comparison, make_counter, make_decision, make_run
 
 CONTEXT = CommentContext(marker="<!-- m -->")
 SLOWER = make_comparison("latency.low", outcome="regressed", delta=0.068, interval=(0.059, 0.077))
@@ -119,6 +123,33 @@ def test_accept__metrics_of_one_cause__exactly_these_for_the_measured_commit() -
         f"perfgate baseline accept {named} --commit 0f1e2d3c4 --reason TEXT"
         for named in ("latency.low", "counters.copies@encoder/long", "counters.copies@encoder/short")
     ]
+
+
+@pytest.mark.parametrize(
+    ("in_ci", "folder", "named"),
+    [
+        (False, "", "1"),
+        (False, "out", "1 --from {folder}"),
+        (True, "out", "latency.low"),
+    ],
+)
+def test_accept__files_and_terminal_of_one_check__the_same_command(
+    in_ci: bool, folder: str, named: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    out = tmp_path / folder if folder else Path("perfgate-out")
+    out.mkdir()
+    decision = made(SLOWER, in_ci=in_ci)
+    write_decision_folder(out, decision, make_run("base"), make_run("head"), "en")
+    terminal = io.StringIO()
+    render_terminal(decision, Console(file=terminal, width=300), folder=folder_to_name(out))
+    texts = [(out / name).read_text("utf-8") for name in ("comment.md", "report.html")]
+    commands = [
+        re.findall(r"perfgate baseline accept .*? --reason TEXT", html.unescape(text))
+        for text in (*texts, terminal.getvalue())
+    ]
+    command = f"perfgate baseline accept {named.format(folder=out)} --commit 0f1e2d3c4 --reason TEXT"
+    assert commands == [[command]] * 3
 
 
 @pytest.mark.parametrize(

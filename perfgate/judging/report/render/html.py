@@ -48,7 +48,7 @@ from perfgate.judging.report.view.page_tables import (
 )
 from perfgate.judging.report.view.remedy import remedy_lines
 from perfgate.judging.report.view.rows import label
-from perfgate.judging.report.view.summary import Summary
+from perfgate.judging.report.view.summary import CommentContext, Summary
 from perfgate.locale import Language, speaking
 
 _MAX_ROWS = 2000
@@ -80,9 +80,13 @@ def render_html(
     base: RunDocument | None,
     head: RunDocument,
     language: Language,
+    *,
+    folder: str | None = None,
 ) -> str:
+    """The report page; ``folder`` is described in ``CommentContext``."""
     with speaking(language):
-        summary = Summary(decision, "html", detail=_MAX_ROWS)
+        context = CommentContext(folder=folder)
+        summary = Summary(decision, "html", context, detail=_MAX_ROWS)
         return render_page(
             "page/report.html.j2",
             style=inlined("page/style.css"),

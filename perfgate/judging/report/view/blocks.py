@@ -53,12 +53,11 @@ class BlockCost(NamedTuple):
 class AcceptCommands(NamedTuple):
     """How to accept exactly one regression; each is None if it cannot be used.
 
-    ``command`` works anywhere, ``short_command`` is the short form for readers with the
-    check's folder, and ``order`` the comment on a forge with comment orders.
+    ``command`` names the cause by its number for readers with the check's folder, else
+    its metrics. ``order`` is the comment on a forge with comment orders.
     """
 
     command: str | None
-    short_command: str | None
     order: str | None
 
 
@@ -337,22 +336,19 @@ def _holding(comparison: Comparison, summary: Summary) -> str | None:
 
 def _commands(number: int, regression: Regression, summary: Summary) -> AcceptCommands:
     if not regression.accepts:
-        return AcceptCommands(None, None, None)
+        return AcceptCommands(None, None)
     order = summary.context.accept_order
     folder = summary.context.folder
-    short_command = None
+    keys = regression.accepts
     # A CI job's folder is gone by the time its report is read.
     if folder is not None and not summary.decision.measured.in_ci:
         keys = [str(number)]
         if folder:
             keys += ["--from", folder]
-        short_command = _accept_command(keys, summary)
     comment = None
     if order is not None:
         comment = order(number, regression.accepts)
-    return AcceptCommands(
-        _accept_command(regression.accepts, summary), short_command, comment
-    )
+    return AcceptCommands(_accept_command(keys, summary), comment)
 
 
 def _accept_command(keys: Sequence[str], summary: Summary) -> str | None:
