@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 import msgspec
+import pytest
 
 from perfgate.document.decision import DecisionDocument, Policy
-from perfgate.document.explanation import Part
+from perfgate.document.explanation import OperatorDelta, Part
 from perfgate.document.history import History
 from perfgate.judging.gate.decide import decide
-from tests.fakes.documents import explained, make_comparison, make_counter, make_decision, make_run, suggestions
+from tests.fakes.documents import (
+    explained,
+    make_comparison,
+    make_counter,
+    make_decision,
+    make_operator_test,
+    make_run,
+    suggestions,
+)
 from tests.fakes.records import changed
 
 SLOWER = make_comparison("latency.low", outcome="regressed", delta=0.068, interval=(0.059, 0.077))
@@ -49,6 +58,67 @@ def test_regressions__time_and_counts_of_two_lines__the_one_that_explains_the_ti
         ["counters.framework_ops"],
         ["counters.copies"],
     ]
+
+
+BREAK = make_counter(
+    "counters.graph_breaks", 0, 1, parts=[Part(name="data-dependent branch", base=0, head=1, line="model.py:12")]
+)
+
+
+@pytest.mark.parametrize("seconds", [3e-4, 5e-4], ids=["a part of the slowdown", "more than all of it"])
+def test_regressions__graph_break_and_operators_that_follow_from_it__the_break_leads(seconds: float) -> None:
+    # A call of 1 ms takes 0.4 ms longer. The profiler may add to an operator that a broken graph no longer hides.
+    slower = make_comparison(
+        "latency.low", outcome="regressed", base=0.001, head=0.0014, delta=0.4, interval=(0.3, 0.5)
+    )
+    summed = make_counter(
+        "counters.framework_ops", 6, 7, parts=[Part(name="aten::sum", base=0, head=1, line="model.py:11")]
+    )
+    # It is counted on the line of the break, and is not all that the break costs.
+    compared = make_counter(
+        "counters.allocations", 8, 9, parts=[Part(name="aten::gt", base=0, head=1, line="model.py:12")]
+    )
+    counts = [
+        OperatorDelta(workload="encoder", shape="long", op=op, base_count=0, head_count=1, line=line)
+        for op, line in (("aten::sum", "model.py:11"), ("aten::gt", "model.py:12"))
+    ]
+    times = [
+        OperatorDelta(workload="encoder", shape="long", op=op, base=0.0, head=added, seconds=added)
+        for op, added in (("aten::sum", seconds), ("aten::gt", 5e-5))
+    ]
+    decision = make_decision(
+        "FAIL", comparisons=[summed, compared, slower, BREAK], operator_changes=counts, operator_times=times
+    )
+    broken, added = decision.explained.regressions
+    assert named(decision) == [
+        (["data-dependent branch", "aten::gt"], ["latency.low", "counters.graph_breaks", "counters.allocations"]),
+        (["aten::sum"], ["counters.framework_ops"]),
+    ]
+    assert (broken.apart, added.apart) == (None, seconds)
+
+
+def test_regressions__graph_break_and_an_operator_that_takes_longer__the_break_explains_the_call() -> None:
+    slower = make_comparison(
+        "latency.low", outcome="regressed", base=0.001, head=0.0014, delta=0.4, interval=(0.3, 0.5)
+    )
+    tested = make_operator_test("aten::sum", base=1e-5, head=3.16e-4)
+    decision = make_decision(
+        "FAIL", comparisons=[slower, BREAK], operator_changes=[], operator_times=[], operator_tests=[tested]
+    )
+    assert named(decision) == [(["data-dependent branch"], ["latency.low", "counters.graph_breaks"])]
+
+
+def test_regressions__slower_call_that_nothing_explains__leads_a_count_that_costs_little() -> None:
+    slower = make_comparison("latency.low", shape="short", outcome="regressed", base=0.001, head=0.0014, delta=0.4)
+    times = [OperatorDelta(workload="encoder", shape="long", op="aten::clone", base=0.0, head=1e-6, seconds=1e-6)]
+    clones = [
+        OperatorDelta(
+            workload="encoder", shape="long", op="aten::clone", base_count=0, head_count=1, line="model.py:91"
+        )
+    ]
+    decision = make_decision("FAIL", comparisons=[COPIES, slower], operator_changes=clones, operator_times=times)
+    assert named(decision) == [([], ["latency.low"]), (["aten::clone"], ["counters.copies"])]
+    assert [one.apart for one in decision.explained.regressions] == [None, 1e-6]
 
 
 def test_regressions__count_where_no_call_is_slower__the_slowdown_that_is_still_possible() -> None:

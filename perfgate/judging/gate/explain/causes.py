@@ -290,8 +290,10 @@ def _or_tested(
 ) -> Cause | None:
     """The cause; the operator with a test that found it slower, or its function, if
     that lost more time in the pairs.
+
+    Operators that take longer follow from a cause that changes the rest of a call.
     """
-    if cause is not None and cause.rank is not None:
+    if cause is not None and (cause.rank is not None or cause.changes_the_rest):
         return cause
     tested = _tested(comparison, operators)
     if tested is None:

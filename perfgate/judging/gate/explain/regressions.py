@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from msgspec.structs import replace
@@ -69,31 +69,78 @@ class _Group:
     """Comparisons that got worse by one cause, the worst first.
 
     ``causes`` are the numbers of its effects, the leading one first; ``more_time`` is
-    the most seconds that one of them adds. ``slower`` are the times that got worse, the
-    deciding one first.
+    the most seconds that one of them adds, 0 if that is not known of the cause of a
+    slower call. ``cost`` is the most seconds of a call that one of its comparisons
+    stands for. ``slower`` are the times that got worse, the deciding one first.
     """
 
     causes: list[int]
     comparisons: list[Comparison]
     places: set[ShapePlace]
     more_time: float
+    cost: float
     slower: list[Comparison]
 
     @classmethod
-    def of(cls, comparisons: list[Comparison], causes: Sequence[Cause]) -> _Group:
+    def of(
+        cls,
+        comparisons: list[Comparison],
+        causes: Sequence[Cause],
+        slowdowns: Mapping[ShapePlace, float],
+    ) -> _Group:
         numbers = set()
         places = set()
         slower = []
-        more_time = 0.0
+        is_known = True
+        most = 0.0
+        cost = 0.0
         for comparison in comparisons:
             places.add(comparison.place)
+            own: float | None = None
             if comparison.cause is not None:
                 numbers.add(comparison.cause)
-                more_time = max(more_time, causes[comparison.cause].more_time or 0.0)
+                own = causes[comparison.cause].more_time
             if comparison.is_timed:
                 slower.append(comparison)
+                is_known = is_known and own is not None
+            most = max(most, own or 0.0)
+            cost = max(cost, _seconds(comparison, own, slowdowns))
         slower.sort(key=lambda comparison: comparison.metric != LATENCY)
-        return cls(sorted(numbers), comparisons, places, more_time, slower)
+        more_time = most if is_known else 0.0
+        return cls(sorted(numbers), comparisons, places, more_time, cost, slower)
+
+
+def _seconds(
+    comparison: Comparison,
+    own: float | None,
+    slowdowns: Mapping[ShapePlace, float],
+) -> float:
+    """The seconds of a call that a comparison stands for: its cause's ``own`` or, for a
+    slower call whose cause has no time of its own, all that the call takes longer.
+
+    A part of a call adds no more than the whole.
+    """
+    slowdown = slowdowns.get(comparison.place)
+    if own is None:
+        return (slowdown or 0.0) if comparison.is_timed else 0.0
+    if slowdown is None:
+        return own
+    return min(own, slowdown)
+
+
+def _slowdowns(regressed: Iterable[Comparison]) -> dict[ShapePlace, float]:
+    """The seconds by which a call of each place takes longer, by the time that decides,
+    else by the first.
+    """
+    seconds: dict[ShapePlace, float] = {}
+    for row in regressed:
+        if not isinstance(row, Paired) or row.unit != "s":
+            continue
+        if row.base is None or row.head is None:
+            continue
+        if row.metric == LATENCY or row.place not in seconds:
+            seconds[row.place] = row.head - row.base
+    return seconds
 
 
 class Regressions:
@@ -104,7 +151,7 @@ class Regressions:
     def __init__(
         self,
         comparisons: Sequence[Comparison],
-        regressed: Iterable[Comparison],
+        regressed: Sequence[Comparison],
         causes: Sequence[Cause],
     ) -> None:
         self._numbers: dict[int, int] = {}
@@ -122,8 +169,9 @@ class Regressions:
         self._slower: Counter[ShapePlace] = Counter()
         self._timed: Counter[ShapePlace] = Counter()
         self._groups: list[_Group] = []
+        slowdowns = _slowdowns(regressed)
         for of_key in members.values():
-            group = _Group.of(of_key, causes)
+            group = _Group.of(of_key, causes, slowdowns)
             self._groups.append(group)
             if group.slower:
                 self._slower.update(group.places)
@@ -143,7 +191,7 @@ class Regressions:
     def _order(self, group: _Group) -> tuple[float, ...]:
         first = self._numbers[id(group.comparisons[0])]
         is_judged = any(row.gating or row.accepted for row in group.comparisons)
-        return not is_judged, -group.more_time, not group.slower, first
+        return not is_judged, -group.cost, not group.slower, -group.more_time, first
 
     def _regression(self, group: _Group) -> Regression:
         fast_paths = [time for time in self._fast_paths if time.place in group.places]
