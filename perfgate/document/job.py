@@ -24,6 +24,9 @@ QUANTILES = (0.5, 0.9, 0.99)
 _OF_A_TURN = {RANKS_CPU, RANKS_MEMORY}
 # How the two sides of a job share the devices.
 Fits = Literal["resident", "sleep", "swap", "alternate"]
+# Of one turn, so that the sums of turns stay within 64 bits; below 0 if a server starts
+# its counters anew.
+TurnCount = Annotated[int, msgspec.Meta(ge=-(2**53), le=2**53)]
 
 
 class JobNumber(FrozenStruct, kw_only=True):
@@ -130,7 +133,7 @@ class TurnResult(FrozenStruct, kw_only=True):
     # Metric: its number in base units.
     values: dict[str, float]
     # Must be equal on both sides of a quad, such as ``requests`` and ``output_tokens``.
-    work: dict[str, int] = {}
+    work: dict[str, TurnCount] = {}
     # The SHA-256 of the output; empty if outputs are not compared.
     output: str = ""
     # Hashes of a server's answers to requests that are the same in every start, sent
@@ -143,7 +146,7 @@ class TurnResult(FrozenStruct, kw_only=True):
     # A server's own counts in the turn, under perfgate's names; with the last turns of
     # a command, how many lines of Python a run executes, counted after them: 0 if none,
     # or if they could not be counted.
-    counters: dict[str, int] = {}
+    counters: dict[str, TurnCount] = {}
     # CPUs that the side used on average between its last turn and this one; None if
     # unknown.
     out_of_turn: float | None = None

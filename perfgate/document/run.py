@@ -15,7 +15,7 @@ from perfgate.document.coverage import Coverage
 from perfgate.document.job import CalledFunction, JobProfile, JobRecord, Turn
 from perfgate.document.message import Message, MessageValue
 from perfgate.document.records import FrozenStruct
-from perfgate.document.samples import Arm, Replicate, SampleSet
+from perfgate.document.samples import Arm, PairNumber, Replicate, SampleSet
 from perfgate.document.seal import Seal
 from perfgate.document.shape import ShapeEntry, ShapePlace
 from perfgate.document.testbed import Testbed
@@ -390,7 +390,7 @@ class FailedPair(FrozenStruct, kw_only=True):
     ``side`` is set for a job: its turns ended because that side failed.
     """
 
-    pair: int
+    pair: PairNumber
     arm: Arm
     workload: str
     error: ErrorDetail

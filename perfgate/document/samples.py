@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import base64
 import zlib
-from typing import Literal
+from typing import Annotated, Literal
 
 import msgspec
 import numpy as np
@@ -28,6 +28,8 @@ STALL_FACTOR = 3.0
 # Pairs of base and head, pairs of base and base, and stretches: long turns of base and
 # head, calls as a server makes them.
 Arm = Literal["ab", "aa", "stretch"]
+# A pair, a start or a round, counted from 0.
+PairNumber = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
 # The most pairs of base against base on an accelerator: they share one start, so more
 # of them show no more.
 AA_PAIRS_OF_A_START = 4
@@ -283,16 +285,16 @@ class Replicate(FrozenStruct, kw_only=True):
     """
 
     # In arm ``stretch`` the number of the start.
-    pair: int
+    pair: PairNumber
     arm: Arm
     member: Literal["first", "second"]
     workload: str
     # On an accelerator processes stay loaded for the pairs of a start, which has the
     # number of its first pair.
-    start: int | None = None
+    start: PairNumber | None = None
     # The job that measured the pair: 0 is the first, and each job that added pairs is
     # one more.
-    round: int = 0
+    round: PairNumber = 0
     worker: WorkerState
     shapes: dict[str, BlockColumns]
     # The preprocessing alone, by shape; a call takes a raw batch made beforehand.

@@ -18,10 +18,12 @@ from perfgate.document.files import (
     read_run,
     write_document,
 )
+from perfgate.document.job import Turn
 from perfgate.document.message import quote
 from perfgate.document.run import CounterSet, RunDocument
 from perfgate.errors import DocumentError
 from tests.each import each
+from tests.fakes.documents import make_run
 from tests.fakes.records import changed
 
 from .minimal import minimal_decision, minimal_run
@@ -217,6 +219,23 @@ def test_parse_run__surrogate_pair_in_escapes__one_character() -> None:
 def test_parse_run__not_what_the_schema_says__refused_with_place(changes: dict[str, object], message: str) -> None:
     assert message in refusal(with_changes(**changes))
     assert len(refusal(with_changes(**changes))) < 700
+
+
+@pytest.mark.parametrize("number", [-1, 2**53 + 1])
+@pytest.mark.parametrize("field", ["pair", "start", "round"])
+def test_parse_run__number_of_a_pair_that_nobody_counts_to__refused_with_place(field: str, number: int) -> None:
+    run = make_run()
+    replicate = msgspec.structs.replace(run.pairs.replicates[0], **{field: number})
+    data = msgspec.json.encode(changed(run, replicates=[replicate]))
+    assert f"$.pairs.replicates[0].{field}" in refusal(data)
+
+
+@pytest.mark.parametrize("count", [-(2**53) - 1, 2**53 + 1])
+@pytest.mark.parametrize("field", ["work", "counters"])
+def test_parse_run__count_of_a_turn_whose_sums_are_no_integers__refused_with_place(field: str, count: int) -> None:
+    turn = Turn(workload="job", start=0, quad=0, place=0, seconds=1.0, values={}, **{field: {"requests": count}})
+    data = msgspec.json.encode(changed(make_run(), turns=[turn]))
+    assert f"$.jobs.turns[0].{field}" in refusal(data)
 
 
 @pytest.mark.parametrize("item", ["1", 1.5, True, None, -(2**63) - 1])

@@ -18,6 +18,7 @@ from perfgate.document.decision import DecisionDocument, Missing, Policy
 from perfgate.document.history import History
 from perfgate.document.job import JobKind, RankCounts, Turn
 from perfgate.document.run import (
+    PAIRS_PER_ROUND,
     CodeChange,
     CorrectnessResult,
     CounterSet,
@@ -626,6 +627,15 @@ def test_failed_pair__is_no_missing_pair() -> None:
     without_pair = of_arm("ab", 3)
     decision = judged((without_pair(base), changed(without_pair(head), failed=[failed])), Required(), Policy())
     assert decision.gaps.missing == []
+
+
+def test_pairs__numbers_of_a_document_far_apart__some_of_those_between_are_missing() -> None:
+    # As many rounds as pairs, each with the last number that a round can have: two million lie between.
+    last = PAIRS_PER_ROUND - 1
+    apart = replicates(lambda one: replace(one, pair=one.pair * PAIRS_PER_ROUND + last))
+    decision = judged(edited(sides(NO_CHANGE), apart, "both"), Required(), Policy())
+    (entry,) = decision.gaps.missing
+    assert (entry.metric, entry.side, entry.pairs) == ("latency.low", "both", list(range(1000)))
 
 
 def test_workload__that_the_head_removed__must_be_whole_as_long_as_documents_list_it() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable
 
@@ -255,8 +256,12 @@ def test_level__any_history__as_value_by_value_with_the_interval_of_those_before
     assert level_of(values.tolist(), metric=metric) == [*current, *improved]
 
 
+@pytest.mark.parametrize("metric", ["latency.p50", "counters.syncs"])
 @pytest.mark.parametrize("values", [[1e308, 1.7e308, 1.6e308], [0.0, 1.7e308, 1.7e308], [-1e308, 1e308, 5.0]])
-def test_prediction_interval__numbers_near_the_largest__an_interval_and_no_warning(values: list[float]) -> None:
-    interval = prediction_interval(values, "latency.p50")
+def test_prediction_interval__numbers_near_the_largest__an_interval_and_no_warning(
+    values: list[float], metric: str
+) -> None:
+    interval = prediction_interval(values, metric)
     assert interval is not None
-    assert interval[0] <= interval[1]
+    assert -math.inf < interval[0] <= interval[1] < math.inf
+    assert level_of([*values, 1.0, 2.0], metric=metric)

@@ -36,7 +36,10 @@ def test_interval__both_ends_on_one_side_and_tiny__is_said_once() -> None:
 
 
 def test_quantity__share__reads_as_a_percentage() -> None:
-    assert formats.quantity(0.91, formats.measure_of("utilization.host")) == "91.0 %"
+    share = formats.measure_of("utilization.host")
+    assert formats.quantity(0.91, share) == "91.0 %"
+    # Its percentage is no float.
+    assert formats.quantity(1e308, share) == "–"
 
 
 def test_quantities__nearly_equal__get_the_digits_that_tell_them_apart() -> None:

@@ -11,6 +11,7 @@ outside by chance.
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 
@@ -31,6 +32,7 @@ from perfgate.judging.gate.evidence.values import relative_change, rounded, zero
 
 MIN_RUNS = 3
 LEVEL = 0.99
+_LARGEST = sys.float_info.max
 _LARGEST_LOGARITHM = 700.0
 
 
@@ -138,7 +140,10 @@ class _Level:
         return int(value > high) - int(value < low)
 
     def interval(self) -> tuple[float, float] | None:
-        """m ± t(0.99, S-1) s sqrt(1 + 1/S), of logarithms if all values are positive."""
+        """m ± t(0.99, S-1) s sqrt(1 + 1/S), of logarithms if all values are positive.
+
+        An end that no float holds, as of values too far apart, is the largest one.
+        """
         runs = len(self.values)
         has_spread = self._lowest < self._highest
         if runs < MIN_RUNS or not (has_spread or self._metric.is_exact):
@@ -146,8 +151,9 @@ class _Level:
         if not has_spread:
             return self._lowest, self._lowest
         half = _half_width(runs) * math.sqrt(self._squares)
-        low = self._mean - half
-        high = self._mean + half
+        # In this order NaN, the difference of two infinities, is no end either.
+        low = max(-_LARGEST, self._mean - half)
+        high = min(_LARGEST, self._mean + half)
         if self._in_logarithms:
             low = math.exp(min(low, _LARGEST_LOGARITHM))
             high = math.exp(min(high, _LARGEST_LOGARITHM))

@@ -58,7 +58,7 @@ def amounts(
         zero = Words(f"0 {unit}")
     texts = []
     for value in values:
-        if value is None or not math.isfinite(value):
+        if value is None or not math.isfinite(value / factor):
             texts.append(DASH)
         elif _without_residue(value, unit) == 0:
             texts.append(zero)
