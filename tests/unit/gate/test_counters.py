@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import msgspec
 import pytest
 
@@ -12,6 +14,9 @@ from perfgate.document.run import CounterSite
 from perfgate.judging.gate.decide import decide
 from tests.fakes.records import changed
 from tests.unit.gate.builders import counters, sides
+
+NO_CHANGE = [1.0 + 0.0005 * (-1) ** pair for pair in range(14)]
+MANY = 20_000
 
 
 @pytest.mark.parametrize(
@@ -27,7 +32,7 @@ from tests.unit.gate.builders import counters, sides
 def test_decide__operators_of_a_call_beside_what_is_tolerated(
     after: int, tolerated: float, outcome: str, verdict: str
 ) -> None:
-    base, head = sides([1.0 + 0.0005 * (-1) ** pair for pair in range(14)])
+    base, head = sides(NO_CHANGE)
     base = changed(base, counters=[counters({"aten::mm": 40})])
     head = changed(head, counters=[counters({"aten::mm": after})])
     policy = Policy(tolerances={"counters.framework_ops": tolerated})
@@ -51,7 +56,7 @@ def test_decide__operators_of_a_call_beside_what_is_tolerated(
     ],
 )
 def test_decide__bytecodes__a_helper_function_more_is_no_regression(before: int, after: int, outcome: str) -> None:
-    base, head = sides([1.0 + 0.0005 * (-1) ** pair for pair in range(14)])
+    base, head = sides(NO_CHANGE)
     one, other = (
         msgspec.structs.replace(
             counters({"aten::mm": 40}),
@@ -124,3 +129,18 @@ def test_decide__amounts_that_say_nothing__unchanged_from_any_base_either_way(na
     assert outcome(before, before + more) == outcome(before + more, before) == "unchanged"
     assert outcome(before, 2 * before + more + 1) == "regressed"
     assert outcome(before + more + 1, before) == "improved"
+
+
+def test_decide__document_that_claims_many_thousand_new_operators__answers_soon() -> None:
+    base, head = sides(NO_CHANGE)
+    added = {f"aten::new_{number}": 1 for number in range(MANY)}
+    lines = {op: f"model.py:{number}" for number, op in enumerate(added, start=1)}
+    base = changed(base, counters=[counters({"aten::mm": 1})])
+    head = changed(head, counters=[counters({"aten::mm": 1, **added}, lines=lines)])
+    began = time.process_time()
+    decision = decide(base, head, policy=Policy(strict=True), history=History())
+    assert time.process_time() - began < 20
+    assert len(decision.explained.causes) == MANY
+    of_operators = [row for row in decision.comparisons if row.is_of_operator]
+    assert [row.parts[0].line for row in of_operators] == [lines[row.parts[0].name] for row in of_operators]
+    assert sorted(row.cause for row in of_operators if row.cause is not None) == list(range(MANY))

@@ -235,7 +235,7 @@ def _compare_operators(shape: CountedShape) -> Iterator[Exact]:
     for operator in (*base.counters.ops, *head.counters.ops):
         if operator.view:
             skipped.add(operator.op)
-    parts = shape.parts(FRAMEWORK_OPS)
+    parts = {part.name: part for part in shape.parts(FRAMEWORK_OPS)}
     for name in sorted((base.calls.keys() | head.calls.keys()) - skipped):
         before = base.calls.get(name, 0)
         after = head.calls.get(name, 0)
@@ -244,7 +244,7 @@ def _compare_operators(shape: CountedShape) -> Iterator[Exact]:
             count = Count(
                 shape.place, metric_name, Range(before, before), Range(after, after)
             )
-            of_operator = [part for part in parts if part.name == name]
+            of_operator = [parts[name]] if name in parts else []
             yield replace(count.comparison, gating=False, parts=of_operator)
 
 

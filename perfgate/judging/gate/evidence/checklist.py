@@ -146,6 +146,11 @@ class PairedNumbers:
         self._turns_of_base = _turns_of(base, left_to_turns)
         self._turns_of_head = _turns_of(head, left_to_turns)
         self._sampled: dict[ShapePlace, dict[str, PairedEffect]] = {}
+        # The steps of a side that waited for a CPU, each with its workload.
+        self._waited = set()
+        for step in (*base.checklist.steps, *head.checklist.steps):
+            if (step.waited or 0.0) >= WAITED:
+                self._waited.add((step.number, step.workload))
 
     def get(self, number: ChecklistNumber) -> PairedEffect | Message:
         """The number on both sides, or the reason that it cannot be compared."""
@@ -261,12 +266,8 @@ class PairedNumbers:
         if there were any.
         """
         entry = metric(number.metric)
-        if not entry.origin.timed:
-            return "wall"
-        for step in (*self._base.checklist.steps, *self._head.checklist.steps):
-            is_of_number = (step.number, step.workload) == (entry.step, number.workload)
-            if is_of_number and (step.waited or 0.0) >= WAITED:
-                return "awake"
+        if entry.origin.timed and (entry.step, number.workload) in self._waited:
+            return "awake"
         return "wall"
 
 

@@ -71,6 +71,9 @@ class RunIndex:
         self.kernel_times = _by_place(run.checklist.kernel_times)
         self.harness = {harness.workload: harness for harness in run.source.harness}
         self.profiles = {profile.workload: profile for profile in run.jobs.profiles}
+        self._records: dict[str, list[WorkloadRecord]] = {}
+        for record in run.workloads:
+            self._records.setdefault(record.name, []).append(record)
         self.steps = _by_workload(run.checklist.steps)
         self.turns = _by_workload(run.jobs.turns)
         # Of several jobs with one name the first counts.
@@ -97,7 +100,7 @@ class RunIndex:
         return any(counted.steady for counted in self.run.checklist.counters)
 
     def records_of(self, workload: str) -> list[WorkloadRecord]:
-        return [record for record in self.workloads if record.name == workload]
+        return self._records.get(workload, [])
 
     @property
     def broken(self) -> set[str]:

@@ -69,8 +69,9 @@ class WorkloadRows:
     came about.
 
     ``failed_pairs`` are numbers of pairs, ``usable_quads`` counts the quads of
-    stretches by shape. ``is_edited`` is whether code of the workload file changed.
-    ``bounded`` and ``work`` are of the whole session.
+    stretches by shape. ``incomplete_bounds`` are the bounds of each shape with numbers
+    that lack a value. ``is_edited`` is whether code of the workload file changed.
+    ``work`` is of the whole session.
     """
 
     name: str
@@ -82,7 +83,7 @@ class WorkloadRows:
     has_failed_stretch: bool
     expects_stretches: bool
     usable_quads: Mapping[str, int]
-    bounded: Sequence[BoundedNumber]
+    incomplete_bounds: Mapping[str, Sequence[str]]
     work: WorkTable
     is_edited: bool
     provenance: Provenance
@@ -119,7 +120,7 @@ class SessionRows:
         self._evidence = evidence
         self._work = work
         self._required = required
-        self._bounded = numbers.of_head.bounded
+        self._incomplete_bounds = _incomplete_bounds(numbers.of_head.bounded)
         self.provenance = Provenance.of(evidence)
         self.sealed = (evidence.base.is_sealed, evidence.head.is_sealed)
         self.failed = evidence.head.failed
@@ -170,7 +171,7 @@ class SessionRows:
             expects_stretches=self._required.stretches
             and _has_fast_calls_in_turns(evidence, name),
             usable_quads=_usable_quads(evidence, name),
-            bounded=self._bounded,
+            incomplete_bounds=self._incomplete_bounds.get(name, {}),
             work=self._work,
             is_edited=any(change.file in files for change in evidence.code.changes),
             provenance=provenance,
@@ -196,6 +197,18 @@ class SessionRows:
         tables = SideTables(of_base, rows_of_job(head, name, settings, work))
         on_device = required is not None and required.is_on_device(self._evidence)
         return JobRows(name, tables, record, settings, trusted, on_device)
+
+
+def _incomplete_bounds(
+    bounded: Iterable[BoundedNumber],
+) -> Mapping[str, Mapping[str, Sequence[str]]]:
+    """The bounds with numbers that lack a value, by workload and shape."""
+    names: dict[str, dict[str, list[str]]] = {}
+    for number in bounded:
+        if number.lacks_values:
+            shapes = names.setdefault(number.place.workload, {})
+            shapes.setdefault(number.place.shape, []).append(number.bound.name)
+    return names
 
 
 def _has_fast_calls_in_turns(evidence: Evidence, workload: str) -> bool:

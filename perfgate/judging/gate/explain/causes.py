@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from msgspec.structs import replace
 
@@ -49,25 +49,19 @@ def attribute(
     ``run_seconds`` are those of one run of an operator of a shape in the traces; they
     only order causes.
     """
-    causes = _ranked(comparisons, work, code, run_seconds)
-    by_place: dict[ShapePlace, list[Cause]] = defaultdict(list)
-    for cause in causes:
-        by_place[cause.place].append(cause)
+    causes = _Causes(_ranked(comparisons, work, code, run_seconds))
     attributed = []
     of_calls: dict[ShapePlace, int] = {}
     for comparison in comparisons:
         number: int | None = None
         if _is_worse(comparison):
-            of_place = by_place[comparison.place]
-            main = _called_by_ranks(comparison, of_place, comparisons) or _of_parts(
-                comparison, of_place
-            )
+            of_place = causes.at(comparison.place)
+            main = _called_by_ranks(
+                comparison, of_place.causes, comparisons
+            ) or _of_parts(comparison, of_place)
             main = _or_tested(main, comparison, work.operators, code)
             if main is not None:
-                if main not in causes:
-                    causes.append(main)
-                    of_place.append(main)
-                number = causes.index(main)
+                number = causes.number_of(main)
         if number is not None and _is_slower(comparison):
             of_calls.setdefault(comparison.place, number)
         attributed.append(replace(comparison, cause=number))
@@ -78,7 +72,65 @@ def attribute(
             attributed[index] = replace(
                 comparison, cause=of_calls.get(comparison.place)
             )
-    return Attributed(attributed, _grouped(causes, code))
+    return Attributed(attributed, _grouped(causes.listed, code))
+
+
+# An operator, an aspect of it, and the ranks that run it.
+_Work: TypeAlias = tuple[str, Aspect | None, str]
+
+
+class _PlaceCauses:
+    """The causes of one place in their order, which are many if a model was replaced:
+    they are looked up by their work.
+    """
+
+    def __init__(self) -> None:
+        self.causes: list[Cause] = []
+        self._of_work: dict[_Work, list[int]] = defaultdict(list)
+
+    def add(self, cause: Cause) -> None:
+        number = len(self.causes)
+        self.causes.append(cause)
+        self._of_work[cause.op, cause.aspect, cause.ranks].append(number)
+        if cause.also is not None:
+            self._of_work[cause.op, cause.also, cause.ranks].append(number)
+
+    def of(self, works: Iterable[_Work]) -> list[Cause]:
+        numbers: set[int] = set()
+        for work in works:
+            numbers.update(self._of_work.get(work, ()))
+        return [self.causes[number] for number in sorted(numbers)]
+
+
+class _Causes:
+    """All causes, numbered in their order; those that only a test found come last."""
+
+    def __init__(self, ranked: Iterable[Cause]) -> None:
+        self.listed: list[Cause] = []
+        self._numbers: dict[int, int] = {}
+        self._by_place: dict[ShapePlace, _PlaceCauses] = defaultdict(_PlaceCauses)
+        for cause in ranked:
+            self._add(cause)
+        self._ranked = len(self.listed)
+
+    def _add(self, cause: Cause) -> int:
+        number = len(self.listed)
+        self.listed.append(cause)
+        self._numbers[id(cause)] = number
+        self._by_place[cause.place].add(cause)
+        return number
+
+    def at(self, place: ShapePlace) -> _PlaceCauses:
+        return self._by_place[place]
+
+    def number_of(self, cause: Cause) -> int:
+        """The number of a cause, which is added if it is new."""
+        number = self._numbers.get(id(cause))
+        if number is not None:
+            return number
+        if cause in self.listed[self._ranked :]:
+            return self.listed.index(cause, self._ranked)
+        return self._add(cause)
 
 
 def _ranked(
@@ -217,20 +269,22 @@ def _called_by_ranks(
     return next((cause for cause in causes if (cause.op, cause.ranks) in more), None)
 
 
-def _of_parts(comparison: Comparison, causes: Sequence[Cause]) -> Cause | None:
+def _of_parts(comparison: Comparison, of_place: _PlaceCauses) -> Cause | None:
     """For a counter its likeliest part, for a time the first of its explanation.
 
     A graph break or recompilation explains all that follows from it. Without an
     explanation, the candidates are the operators that run more often; the first of them
     is the cause.
     """
+    causes = of_place.causes
     grown = {
         (part.name, part.aspect, part.ranks)
         for part in comparison.parts
         if _is_grown(part)
     }
     if grown:
-        main = _of_grown_parts(metric(comparison.metric).display.amount, grown, causes)
+        amount = metric(comparison.metric).display.amount
+        main = _of_grown_parts(amount, of_place.of(grown))
         if _parts_explain(comparison):
             return main
         # Some work has no operator, such as an allocation for a number.
@@ -267,19 +321,14 @@ def _parts_explain(comparison: Comparison) -> bool:
     return added >= EXPLAINS * (comparison.head - comparison.base)
 
 
-def _of_grown_parts(
-    amount: Amount, grown: set[tuple[str, Aspect | None, str]], causes: Iterable[Cause]
-) -> Cause | None:
-    first: Cause | None = None
+def _of_grown_parts(amount: Amount, causes: Sequence[Cause]) -> Cause | None:
+    """Of the causes of parts that grew the first that counts in their unit, else the
+    first.
+    """
     for cause in causes:
-        is_also = (
-            cause.also is not None and (cause.op, cause.also, cause.ranks) in grown
-        )
-        if is_also or (cause.op, cause.aspect, cause.ranks) in grown:
-            if cause.amount == amount:
-                return cause
-            first = first or cause
-    return first
+        if cause.amount == amount:
+            return cause
+    return causes[0] if causes else None
 
 
 def _or_tested(

@@ -7,7 +7,7 @@ measured alike, so each must have everything that the other has.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from itertools import islice
 
 from perfgate.catalogue.lookup import METRICS
@@ -76,10 +76,11 @@ class WorkloadPlan(EvidencePlan):
         self._policy = policy
         self._stored = rows.stored
         self._tables_of_all = (*rows.tables, rows.stored)
+        self._announced = [_by_shape(table.announced) for table in self._tables_of_all]
+        self._promised = [_by_shape(table.promised) for table in rows.tables]
         shapes: dict[str, None] = {}
-        for table in self._tables_of_all:
-            for expected in table.announced:
-                shapes[expected.row.shape] = None
+        for announced in self._announced:
+            shapes |= dict.fromkeys(announced)
         shapes.pop("", None)
         self._shapes = list(shapes)
 
@@ -100,12 +101,9 @@ class WorkloadPlan(EvidencePlan):
                 if expected.row.metric == SLA:
                     self._require_shared(expected.row)
         for shape in self._shapes:
-            for number in self._rows.bounded:
-                if number.place == (self._name, shape) and number.lacks_values:
-                    self.require(
-                        Row(self._name, shape, number.bound.name, key=("every value",)),
-                        side="head",
-                    )
+            for name in self._rows.incomplete_bounds.get(shape, ()):
+                every_value = Row(self._name, shape, name, key=("every value",))
+                self.require(every_value, side="head")
             self._require_counters(shape)
             self._require_checks(shape)
 
@@ -129,10 +127,9 @@ class WorkloadPlan(EvidencePlan):
         """Require the rows that each document promises, except metrics that begin with
         ``but``.
         """
-        for side, table in self.sides:
-            for expected in table.promised:
-                row = expected.row
-                if row.shape == shape and not row.metric.startswith(but):
+        for (side, _), promised in zip(self.sides, self._promised):
+            for expected in promised.get(shape, ()):
+                if not expected.row.metric.startswith(but):
                     self.require(*expected, side=side)
 
     # --- pairs
@@ -348,17 +345,13 @@ class WorkloadPlan(EvidencePlan):
                 self._require_shared(counted)
             return
         counts = set()
-        for table in self._tables_of_all:
-            for row, *_ in table.announced:
+        for table, announced in zip(self._tables_of_all, self._announced):
+            for row, *_ in announced.get(shape, ()):
                 # A metric counted by an older perfgate only is not in the catalogue.
                 is_known = table is not self._stored or row.metric in METRICS
                 # A single operator is among those that are unstable.
-                if (
-                    is_known
-                    and row.shape == shape
-                    and row.key == ()
-                    and not row.metric.startswith("ops.")
-                ):
+                is_operator = row.metric.startswith("ops.")
+                if is_known and row.key == () and not is_operator:
                     counts.add(row.metric)
         for metric in sorted(counts - {""}):
             self._require_count(place.of(metric))
@@ -387,13 +380,20 @@ class WorkloadPlan(EvidencePlan):
         if not self._rows.provenance.is_recorded or self.tables.any_has(check):
             self._require_shared(check)
         passed = check.marked(CHECKED)
-        for table in self._tables_of_all:
-            if Expected(passed) in table.announced:
+        for announced in self._announced:
+            if Expected(passed) in announced.get(shape, ()):
                 self._require_shared(passed)
         signature = check.of(SIGNATURE)
-        for side, table in self.sides:
-            if Expected(signature) in table.promised:
+        for (side, _), promised in zip(self.sides, self._promised):
+            if Expected(signature) in promised.get(shape, ()):
                 self.require(signature, named_by=self._named_by(signature), side=side)
+
+
+def _by_shape(rows: Iterable[Expected]) -> dict[str, list[Expected]]:
+    shapes: dict[str, list[Expected]] = {}
+    for expected in rows:
+        shapes.setdefault(expected.row.shape, []).append(expected)
+    return shapes
 
 
 def _left_out(numbers: Collection[int]) -> Iterator[int]:
