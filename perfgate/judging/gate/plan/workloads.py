@@ -78,6 +78,8 @@ class WorkloadPlan(EvidencePlan):
         self._tables_of_all = (*rows.tables, rows.stored)
         self._announced = [_by_shape(table.announced) for table in self._tables_of_all]
         self._promised = [_by_shape(table.promised) for table in rows.tables]
+        self._processes = list(map(_processes, rows.tables))
+        self._pairs = list(map(_pairs, self._processes))
         shapes: dict[str, None] = {}
         for announced in self._announced:
             shapes |= dict.fromkeys(announced)
@@ -159,7 +161,7 @@ class WorkloadPlan(EvidencePlan):
         Pairs are numbered as they run, base against base among them; each number is a
         pair that was measured or that failed.
         """
-        base, head = self.tables
+        base, head = self._processes
         pairs_of_base = _numbers(base, "ab")
         twins = _numbers(base, "aa") - pairs_of_base
         measured = pairs_of_base | twins | _numbers(head, "ab")
@@ -192,9 +194,10 @@ class WorkloadPlan(EvidencePlan):
         shapes.
         """
         is_stored = bool(self._stored.of_metric(PREPROCESSING_STAGES))
+        preprocessed = {row.shape for row in self.tables.of_metric(PREPROCESSING)}
         lanes = [(Row(self._name, shape, LATENCY), P50) for shape in self._shapes]
         for shape in self._shapes:
-            if is_stored or self.tables.of_metric(PREPROCESSING, shape):
+            if is_stored or shape in preprocessed:
                 lane = Row(self._name, shape, PREPROCESSING)
                 lanes.append((lane, PREPROCESSING_STAGES))
         for lane, stage in lanes:
@@ -203,8 +206,8 @@ class WorkloadPlan(EvidencePlan):
             if self._stored.of_metric(stage):
                 named_by = "store"
             self.require(lane, named_by=named_by)
-            for side, table in self.sides:
-                for process in _pairs(table):
+            for (side, _), pairs in zip(self.sides, self._pairs):
+                for process in pairs:
                     row = process.at(lane.shape, lane.metric)
                     self.require(row, side=side)
 
@@ -245,8 +248,8 @@ class WorkloadPlan(EvidencePlan):
         for row in blocks:
             pairs.add(row.unit)
             profiled.add(row._replace(key=()))
-        for table in self.tables:
-            processes = sorted(_pairs(table))
+        for of_side in self._pairs:
+            processes = sorted(of_side)
             if len(pairs) <= _PAIRS_WITH_KERNELS:
                 processes = processes[:_PAIRS_WITH_KERNELS]
             for process in processes:
@@ -272,9 +275,9 @@ class WorkloadPlan(EvidencePlan):
         names = set(self.tables.metrics(SETTING))
         if self._required.sealed:
             names.add(f"{SETTING}{STOPPED}")
-        for side, table in self.sides:
+        for (side, _), processes in zip(self.sides, self._processes):
             for name in sorted(names):
-                for process in _processes(table):
+                for process in processes:
                     self.require(process.of(name), side=side)
 
     def _require_profiles(self, place: ShapePlace) -> None:
@@ -287,7 +290,8 @@ class WorkloadPlan(EvidencePlan):
         for kind, prefixes in _PROFILES.items():
             if not judges_subroutines(self._policy.tolerances, prefixes):
                 continue
-            for process in _pairs(self.tables.head):
+            _, pairs_of_head = self._pairs
+            for process in pairs_of_head:
                 self.require(process.at(place.shape, kind))
             for name in self.tables.metrics(prefixes):
                 is_counted = (
@@ -407,17 +411,17 @@ def _left_out(numbers: Collection[int]) -> Iterator[int]:
         previous = number
 
 
-def _numbers(table: RowTable, arm: RowArm) -> set[int]:
-    """The numbers of the pairs of an arm."""
-    return {row.unit for row in _processes(table) if row.arm == arm}
-
-
-def _pairs(table: RowTable) -> list[Row]:
-    """The processes of the own side in pairs with the other."""
-    return [row for row in _processes(table) if row.arm == "ab" and not row.key]
-
-
 def _processes(table: RowTable) -> list[Row]:
     return [
         row for row in table.of_metric(LATENCY) if row.arm != "run" and not row.shape
     ]
+
+
+def _numbers(processes: Iterable[Row], arm: RowArm) -> set[int]:
+    """The numbers of the pairs of an arm."""
+    return {row.unit for row in processes if row.arm == arm}
+
+
+def _pairs(processes: Iterable[Row]) -> list[Row]:
+    """The processes of the own side in pairs with the other."""
+    return [row for row in processes if row.arm == "ab" and not row.key]
