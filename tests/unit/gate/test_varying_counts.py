@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from perfgate.document.comparison import Comparison
+from perfgate.document.comparison import Comparison, Exact
 from perfgate.document.decision import DecisionDocument, Policy
 from perfgate.document.history import History
 from perfgate.document.run import CounterSet, CounterSite, OpCount, RunDocument
@@ -89,6 +89,33 @@ def test_decide__many_more_at_the_line_that_varies__fail_by_range() -> None:
     decision, found = judged(counted(TUNED), counted(("aten::mm", 20, "model.py:3", (19, 20))))
     assert (decision.verdict, found.base, found.head) == ("FAIL", 2, 19)
     assert [part.line for part in found.parts] == ["model.py:3"]
+
+
+@pytest.mark.parametrize(
+    ("between", "processes", "outcome", "verdict"),
+    [
+        # Twice base's range above it, in so many processes that base's own range is known.
+        ((5, 200), 5, "regressed", "FAIL"),
+        ((5, 200), 4, "inconclusive", "WARN"),
+        ((4, 200), 5, "inconclusive", "WARN"),
+        # Equal code may draw these.
+        ((3, 4), 5, "not_comparable", "PASS"),
+        ((2, 200), 5, "not_comparable", "PASS"),
+    ],
+)
+def test_decide__head_above_base_that_differs_far_more_than_base_does__cannot_hide_its_growth(
+    between: tuple[int, int], processes: int, outcome: str, verdict: str
+) -> None:
+    least, most = between
+    base = counted(TUNED, processes=processes)
+    head = counted(("aten::mm", most, "model.py:3", between), processes=processes)
+    decision, found = judged(base, head)
+    assert (decision.verdict, found.outcome) == (verdict, outcome)
+    if outcome == "regressed":
+        assert isinstance(found, Exact)
+        assert (found.base, found.head) == (2, least)
+    look = Look(*runs(base, head), Policy(), workload=WORKLOAD)
+    assert (OPS in look.differing_counts()) == (outcome in ("regressed", "inconclusive"))
 
 
 @pytest.mark.parametrize(

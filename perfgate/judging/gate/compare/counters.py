@@ -35,12 +35,15 @@ from perfgate.judging.gate.evidence.work_table import Counted
 
 # How many times wider than the ranges of varying counts the gap between them must be.
 RANGES_APART = 2
+# From this many processes of each side on, the gap is compared with base's range alone.
+ENOUGH_PROCESSES = 5
 # How many counts that vary a note names.
 _NAMED_COUNTS = 5
 _COUNTED = ("counters.", "memory.", OPERATOR_COUNT)
 # A call that runs none of them any more may not have computed its output.
 _PROOFS_OF_WORK = (FRAMEWORK_OPS, FLOPS)
 _WAVERS = "gate.unstable-in-head"
+_WAVERS_ABOVE = "gate.unstable-above-base"
 _REASONS = {"counters.repeat_saves": Message("gate.same-input-caching")}
 
 
@@ -134,30 +137,42 @@ class _Counter:
         must lie beyond all of the other.
 
         With three calls a side, equal code does so once in 20 gates. If the base's own
-        calls differ, the gap must also be wider than RANGES_APART times the wider
-        range: less than once in 500, for normal, uniform and log-normal counts. What
-        differs between processes is seen only in several of them, so the conductor
-        counts a difference in five of each side.
+        calls differ, the gap must also be wider than RANGES_APART times a range: less
+        than once in 500, for normal, uniform and log-normal counts. What differs
+        between processes is seen only in several of them, so the conductor counts a
+        difference in five of each side.
         """
         name = self._name
         before = self._base.ends(name)
         after = self._head.ends(name)
+        wavers: str | None = None
+        if self._base.is_exact(name):
+            wavers = _WAVERS
         if before is not None and after is not None:
             count = self._shape.count(name, before, after)
             if count.outcome != "unchanged" and count.gap > self._needed_gap(count):
                 reason = Message("gate.ranges-apart")
                 return self._explained(count, reason, varying=True)
-        if not self._base.is_exact(name):
+            if wavers is None and _wavers_above(count):
+                wavers = _WAVERS_ABOVE
+        if wavers is None:
             reason = self._shape.overlap(name)
             return self._shape.comparison(Exact, name, "not_comparable", reason)
-        # The change made it waver.
-        reason = Message(_WAVERS)
-        row = self._shape.comparison(Exact, name, "inconclusive", reason)
+        # The change made it waver, or waver more.
+        row = self._shape.comparison(Exact, name, "inconclusive", Message(wavers))
         return replace(row, gating=False)
 
     def _needed_gap(self, count: Count) -> float:
+        """The gap that equal code hardly ever has.
+
+        In enough processes the range of base alone shows that. Of fewer processes the
+        head's may be the wider one by chance.
+        """
         if self._base.is_exact(self._name):
             return 0.0
+        processes = min(self._base.counters.processes, self._head.counters.processes)
+        if processes >= ENOUGH_PROCESSES:
+            return RANGES_APART * count.base.width
         return RANGES_APART * max(count.base.width, count.head.width)
 
     def lost_all_work(self) -> bool:
@@ -197,6 +212,14 @@ class _Counter:
     def _parts(self, *, varying: bool = False) -> list[Part]:
         """The parts with the largest changes."""
         return self._shape.parts(self._name, varying=varying)[:MAX_PARTS]
+
+
+def _wavers_above(count: Count) -> bool:
+    """Whether all calls of head lie above all of base, and differ by more than those
+    do: a head could hide any growth in its own range.
+    """
+    is_wider = count.head.width > RANGES_APART * count.base.width
+    return count.outcome == "regressed" and is_wider
 
 
 def _counted_once(shape: CountedShape) -> Message | None:
@@ -270,7 +293,7 @@ def is_differing_count(comparison: Comparison) -> bool:
     if not comparison.metric.startswith(_COUNTED):
         return False
     reason = comparison.reason
-    if reason is not None and reason.code == _WAVERS:
+    if reason is not None and reason.code in (_WAVERS, _WAVERS_ABOVE):
         return True
     return isinstance(comparison, Exact) and comparison.outcome in (
         "regressed",
