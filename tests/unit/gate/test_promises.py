@@ -1,3 +1,4 @@
+import msgspec
 import pytest
 
 from perfgate.document.comparison import Paired
@@ -167,6 +168,31 @@ def test_decide__low_precision_dropped__fails_with_its_line_unless_calls_got_fas
         assert worded(decision.reasons) == [f"regressed: encoder/long {name}"]
         comment = render_comment(decision, CONTEXT)
         assert "2 → 0 (exact): 2 more `aten::mm` in full precision at `m.py:5`" in comment
+
+
+@pytest.mark.parametrize("between", [(0, 2), (2, 3)])
+def test_decide__low_precision_in_some_calls_of_the_head_alone__warns(between: tuple[int, int]) -> None:
+    name = "counters.low_precision_ops"
+    base, head = sides(NO_CHANGE)
+    here, ops = site("m.py:5", "with autocast():", 2, name, "aten::mm"), [OpCount(op="aten::mm", count=3)]
+    varying = msgspec.structs.replace(
+        counted({name: 2}, [msgspec.structs.replace(here, between=between)], ops),
+        unstable=[name],
+        ranges={name: between},
+    )
+    base = changed(base, counters=[counted({name: 2}, [here], ops)])
+    head = changed(head, counters=[varying])
+    decision = decide(base, head, policy=Policy(), history=History())
+    assert decision.verdict == "WARN"
+    (reason,) = worded(decision.reasons)
+    assert name in reason
+    assert "differ between calls or processes of the head" in reason
+    # A check accepts low precision, and not that it is lost.
+    accepted = [changed(run, correctness=[correctness("float32[4]", "passed")]) for run in (base, head)]
+    verdict = decide(*accepted, policy=Policy(), history=History()).verdict
+    assert verdict == ("WARN" if between[0] < 2 else "PASS")
+    swapped = [changed(base, counters=head.checklist.counters), changed(head, counters=base.checklist.counters)]
+    assert decide(*swapped, policy=Policy(), history=History()).verdict == "PASS"
 
 
 @pytest.mark.parametrize(

@@ -29,6 +29,10 @@ from perfgate.judging.gate.evidence.tolerance import tolerance
 from perfgate.judging.gate.evidence.work import OPERATOR_COUNT, CountedSide, total
 
 MAX_PARTS = 12
+# The reasons of a count that differs between calls or processes of the head: base's
+# does not, or it does so far less and below the head's.
+WAVERS = "gate.unstable-in-head"
+WAVERS_ABOVE = "gate.unstable-above-base"
 # The aspect that a counter counts, if it is not the operator's calls.
 _ASPECTS: dict[str, Aspect] = {
     "memory.kept": "kept",
@@ -160,6 +164,13 @@ class CountedShape:
         )
         gates = kind is Exact and outcome != "not_comparable"
         return replace(row, gating=gates, parts=list(parts))
+
+    def wavering(self, name: str, code: str) -> Exact:
+        """The comparison of a count that the change made waver: it warns, because
+        growth could hide behind that.
+        """
+        row = self.comparison(Exact, name, "inconclusive", Message(code))
+        return replace(row, gating=False)
 
     def overlap(self, name: str) -> Message:
         """A message for a count with ranges on base and head that are too close, with

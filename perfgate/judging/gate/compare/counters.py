@@ -27,7 +27,12 @@ from perfgate.document.explanation import Part
 from perfgate.document.message import Message
 from perfgate.document.run import CodeChange, CounterSet
 from perfgate.judging.gate.compare.comparison import Count, Range, compared
-from perfgate.judging.gate.compare.counted_shape import MAX_PARTS, CountedShape
+from perfgate.judging.gate.compare.counted_shape import (
+    MAX_PARTS,
+    WAVERS,
+    WAVERS_ABOVE,
+    CountedShape,
+)
 from perfgate.judging.gate.compare.modes import compare_autograd, compare_precision
 from perfgate.judging.gate.evidence.changed_code import MOST_ELSEWHERE
 from perfgate.judging.gate.evidence.work import OPERATOR_COUNT, total
@@ -42,8 +47,6 @@ _NAMED_COUNTS = 5
 _COUNTED = ("counters.", "memory.", OPERATOR_COUNT)
 # A call that runs none of them any more may not have computed its output.
 _PROOFS_OF_WORK = (FRAMEWORK_OPS, FLOPS)
-_WAVERS = "gate.unstable-in-head"
-_WAVERS_ABOVE = "gate.unstable-above-base"
 _REASONS = {"counters.repeat_saves": Message("gate.same-input-caching")}
 
 
@@ -147,20 +150,18 @@ class _Counter:
         after = self._head.ends(name)
         wavers: str | None = None
         if self._base.is_exact(name):
-            wavers = _WAVERS
+            wavers = WAVERS
         if before is not None and after is not None:
             count = self._shape.count(name, before, after)
             if count.outcome != "unchanged" and count.gap > self._needed_gap(count):
                 reason = Message("gate.ranges-apart")
                 return self._explained(count, reason, varying=True)
             if wavers is None and _wavers_above(count):
-                wavers = _WAVERS_ABOVE
+                wavers = WAVERS_ABOVE
         if wavers is None:
             reason = self._shape.overlap(name)
             return self._shape.comparison(Exact, name, "not_comparable", reason)
-        # The change made it waver, or waver more.
-        row = self._shape.comparison(Exact, name, "inconclusive", Message(wavers))
-        return replace(row, gating=False)
+        return self._shape.wavering(name, wavers)
 
     def _needed_gap(self, count: Count) -> float:
         """The gap that equal code hardly ever has.
@@ -293,7 +294,7 @@ def is_differing_count(comparison: Comparison) -> bool:
     if not comparison.metric.startswith(_COUNTED):
         return False
     reason = comparison.reason
-    if reason is not None and reason.code in (_WAVERS, _WAVERS_ABOVE):
+    if reason is not None and reason.code in (WAVERS, WAVERS_ABOVE):
         return True
     return isinstance(comparison, Exact) and comparison.outcome in (
         "regressed",

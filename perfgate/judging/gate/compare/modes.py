@@ -21,6 +21,7 @@ from perfgate.document.explanation import Part
 from perfgate.document.message import Message
 from perfgate.judging.gate.compare.counted_shape import (
     MAX_PARTS,
+    WAVERS,
     CountedShape,
     largest_line,
 )
@@ -138,6 +139,11 @@ def compare_precision(shape: CountedShape) -> Exact | Checked:
         return shape.comparison(Exact, name, "not_comparable", shape.overlap(name))
     more = after[0] - before[1]
     if more <= 0:
+        # A check may accept more of them in some calls, and no loss.
+        is_accepted = shape.is_checked and after[0] >= before[0]
+        wavers = shape.base.is_exact(name) and not shape.head.is_exact(name)
+        if wavers and not is_accepted:
+            return shape.wavering(name, WAVERS)
         return shape.comparison(Checked, name, "unchanged")
     parts = shape.parts(name)
     computed = {"computed": _with_first_line("gate.low-precision", parts, more)}
