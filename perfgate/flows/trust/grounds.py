@@ -192,7 +192,7 @@ def required_of(
     with suppress(StoreError):
         store = open_project_store(config, environ)
         stored = _stored_runs(store, config.project, base, names)
-        stored_jobs = _stored_jobs(store, config.project, jobs)
+        stored_jobs = _stored_jobs(store, config.project, base, jobs)
     required_jobs: dict[str, RequiredJob] = {}
     for entry in jobs:
         required_jobs[entry.name] = _required_job(
@@ -237,22 +237,30 @@ def _required_job(
 
 
 def _stored_jobs(
-    store: Store, project: str, jobs: Sequence[JobReference]
+    store: Store, project: str, base: RunDocument, jobs: Sequence[JobReference]
 ) -> dict[str, RunDocument]:
-    """The newest run of each command job without ``numbers`` in perfgate.toml."""
-    lacking = {
+    """The newest run of each command job without ``numbers`` in perfgate.toml: of the
+    base's testbed, else of its kind of device.
+
+    A program may report other numbers on another device.
+    """
+    names = {
         job.name for job in jobs if job.settings.command and not job.settings.numbers
     }
-    documents: dict[str, RunDocument] = {}
-    if not lacking:
-        return documents
+    if not names:
+        return {}
+    of_testbed: dict[str, str] = {}
+    of_kind: dict[str, str] = {}
     for run in stored_runs(store, project, Page(limit=_NEWEST)):
-        workloads = lacking.intersection(run.workloads)
-        if workloads and not run.dirty:
-            documents.update(
-                dict.fromkeys(workloads, stored_run(store, project, run.id))
-            )
-            lacking -= workloads
+        if run.dirty or run.device_kind != base.testbed.device_kind:
+            continue
+        for name in names.intersection(run.workloads):
+            of_kind.setdefault(name, run.id)
+            if run.fingerprint == base.testbed.fingerprint:
+                of_testbed.setdefault(name, run.id)
+    documents: dict[str, RunDocument] = {}
+    for name, run_id in {**of_kind, **of_testbed}.items():
+        documents[name] = stored_run(store, project, run_id)
     return documents
 
 
