@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import msgspec
+import pytest
+
 from perfgate.document.explanation import Cause, Explanation, OperatorDelta
+from perfgate.document.run import CodeChange
 from perfgate.judging.gate.evidence.changed_code import ChangedCode
 from perfgate.judging.gate.explain.ranking import PlaceRanking
 from tests.fakes.documents import make_counter, make_decision
@@ -39,6 +43,26 @@ def test_ranked__more_python_and_time_outside_operators__the_lines_with_most_byt
         "model.py:7": 2,
         "model.py:5": 2,
     }
+
+
+def slower_operator(op: str, line: str, seconds: float, rank: int, code: ChangedCode) -> Cause:
+    cause = Cause(workload="encoder", shape="long", op=op, kind="slower", rank=rank, more_time=seconds, line=line)
+    return msgspec.structs.replace(cause, mentions=0, origin=code.line(line).origin)
+
+
+@pytest.mark.parametrize("other", ["model.py", "decoder.py"])
+def test_ranked__operators_of_two_changed_functions_of_one_name__each_function_takes_its_own_time(other: str) -> None:
+    encoder = CodeChange(file="model.py", first=9, last=9, function="forward", begins=8, ends=12, text=["x = f(x)"])
+    decoder = CodeChange(file=other, first=29, last=29, function="forward", begins=28, ends=33, text=["x = g(x)"])
+    code = ChangedCode([encoder, decoder])
+    causes = [
+        slower_operator("aten::mm", "model.py:10", 3e-4, 0, code),
+        slower_operator("aten::add", "model.py:11", 1e-4, 1, code),
+        slower_operator("aten::mul", f"{other}:30", 2e-4, 2, code),
+    ]
+    first = min(PlaceRanking(causes, code, {}).ranked(), key=lambda entry: entry.order).cause
+    assert (first.op, first.line) == ("forward", "model.py:9")
+    assert first.more_time == pytest.approx(4e-4)
 
 
 def on_other_inputs(shape: str, operator: str) -> Explanation:

@@ -143,6 +143,15 @@ class ChangedCode:
             return f"{file}:{min(inside)}"
         return line
 
+    def function_around(self, line: str) -> tuple[str, int] | None:
+        """The innermost changed function around a line, known by its file and first
+        line; None outside of one.
+        """
+        change = self._in_function(line)
+        if change is None or change.begins is None:
+            return None
+        return change.file, change.begins
+
     def related(self, line: str | None, other: str | None) -> bool:
         """Whether one of two lines calls the other, or one function holds both."""
         if line is None or other is None:

@@ -350,7 +350,7 @@ def _or_tested(
     if cause is not None and (cause.more_time or 0.0) >= (tested.more_time or 0.0):
         return cause
     tested = located(tested, code)
-    return changed_function(tested, [tested]) or tested
+    return changed_function(tested, [tested], code.at(tested.place)) or tested
 
 
 def _tested(comparison: Comparison, operators: Iterable[OperatorDelta]) -> Cause | None:

@@ -75,7 +75,7 @@ class PlaceRanking:
                 rest.append(entry)
         if explaining:
             return explaining + rest
-        function = changed_function(top, self._causes)
+        function = changed_function(top, self._causes, self._code)
         if function is not None:
             ranked.insert(0, RankedCause(self._order(function, ahead=True), function))
         return ranked
@@ -190,7 +190,9 @@ def _with_ranks_of_lines(causes: Sequence[Cause]) -> list[Cause]:
     return [replace(cause, rank=rank_of(cause)) for cause in causes]
 
 
-def changed_function(top: Cause, causes: Iterable[Cause]) -> Cause | None:
+def changed_function(
+    top: Cause, causes: Iterable[Cause], code: ChangedCode
+) -> Cause | None:
     """The changed function around operators that run as before and take longer: the
     function changed, not the operators.
     """
@@ -204,9 +206,14 @@ def changed_function(top: Cause, causes: Iterable[Cause]) -> Cause | None:
     name = top.op
     if origin.function and not top.op.endswith(f".{origin.function}"):
         name = origin.function
+    # Functions of other classes and files may have the same name.
+    around = code.function_around(origin.line) or origin.line
     more_time = 0.0
     for cause in causes:
-        if cause.origin and cause.origin.function == origin.function:
+        if cause.origin is None:
+            continue
+        line = cause.origin.line
+        if (code.function_around(line) or line) == around:
             more_time += cause.more_time or 0.0
     return Cause(
         workload=top.workload,
