@@ -11,6 +11,7 @@ import pytest
 
 from perfgate.document.budget import Budget
 from perfgate.document.decision import DecisionDocument, Policy, StepComparison
+from perfgate.document.files import canonical_bytes
 from perfgate.document.history import History
 from perfgate.document.run import REPEAT, ErrorDetail, Finding, RunDocument, StepResult, Value
 from perfgate.judging.advice.advise import advised
@@ -440,3 +441,12 @@ def test_decide__step_that_failed_and_a_limit_is_about__inconclusive() -> None:
     policy = Policy(tolerances={"batch.knee": 0.0})
     decision = decide(base, changed(head, steps=[failed]), policy=policy, history=History())
     assert decision.verdict == "INCONCLUSIVE"
+
+
+def test_decide__counts_whose_ratio_no_float_holds__no_difference_and_a_decision_that_can_be_written() -> None:
+    step = {"number": 4, "slug": "top_ops"}
+    decision = judged([value("fusion.patterns", 1e-308)], [value("fusion.patterns", 1e308)], **step)
+    (row,) = [row for row in decision.checklist.numbers if row.metric == "fusion.patterns"]
+    assert row.difference is not None
+    assert row.difference.delta is None
+    assert canonical_bytes(decision, name="decision.json")

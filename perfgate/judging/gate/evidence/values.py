@@ -30,10 +30,15 @@ def rounded_if_known(value: float | None) -> float | None:
 
 
 def relative_change(base: float | None, head: float | None) -> float | None:
-    """head/base - 1, None if the base is 0 or a side has no value."""
+    """head/base - 1, None if the base is 0 or a side has no value, or if no float holds
+    it.
+    """
     if not base or head is None:
         return None
-    return rounded(head / base - 1)
+    change = head / base - 1
+    if not math.isfinite(change):
+        return None
+    return rounded(change)
 
 
 def zero_of(name: str) -> float:
