@@ -47,13 +47,14 @@ def judge_documents(
 
     ``base`` and ``head`` are run.json files or their folders. The decision and copies
     of both documents go to ``out``, which is then a check folder like any other. Raises
-    DocumentError if the two have no workload in common.
+    DocumentError if the two have no workload or job in common.
     """
     paths = [path / "run.json" if path.is_dir() else path for path in (base, head)]
     runs = [read_run(path) for path in paths]
     names: list[set[str]] = []
     for run in runs:
-        names.append({workload.name for workload in run.workloads})
+        workloads = {workload.name for workload in run.workloads}
+        names.append(workloads.union(job.name for job in run.jobs.records))
     if names[0].isdisjoint(names[1]):
         raise DocumentError(
             "{first} has the workload {first_names} and {second} the workload {second_names}, so they cannot be "
