@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, get_args
 
 import msgspec
+import numpy as np
 import pytest
 
 from perfgate.document.budget import Budget
 from perfgate.document.comparison import Bound, Comparison
 from perfgate.document.decision import DecisionDocument, Policy
 from perfgate.document.history import History
+from perfgate.document.job import JobKind
 from perfgate.document.message import quote
 from perfgate.document.run import RunDocument, StepResult, Value
 from perfgate.document.shape import ShapePlace
@@ -20,6 +22,7 @@ from perfgate.judging.gate.evidence.bounds import HeadNumbers
 from perfgate.judging.gate.evidence.index import RunIndex
 from perfgate.judging.gate.evidence.tolerance import tolerance
 from perfgate.judging.report.render.comment import CommentContext, render_comment
+from tests.fakes.jobs import SETTINGS, Does, job_documents
 from tests.fakes.records import changed
 from tests.unit.gate.builders import sides
 from tests.wording import text_of, worded
@@ -226,3 +229,72 @@ def test_budget__base_stopped_the_sweep_earlier__judged_by_what_the_head_has() -
     base, head = sides(NO_CHANGE)
     decision = judged(with_rates(base, LEFT), with_rates(head, WHOLE, WHOLE), RATE)
     assert (decision.verdict, decision.gaps.missing) == ("PASS", [])
+
+
+# --- numbers of jobs
+
+
+JOB_NUMBERS: dict[JobKind, str] = {"server": "serving.ttft", "ranks": "ranks.step", "command": "command.seconds"}
+
+
+def of_job(kind: JobKind, slowdown: float, *budgets: Budget, turns: bool = True) -> DecisionDocument:
+    base, head = job_documents(SETTINGS[kind], Does(), Does(slowdown))
+    if not turns:
+        name = JOB_NUMBERS[kind]
+        base, head = (
+            changed(
+                run,
+                turns=[
+                    msgspec.structs.replace(turn, values={k: v for k, v in turn.values.items() if k != name})
+                    for turn in run.jobs.turns
+                ],
+                records=[
+                    msgspec.structs.replace(job, numbers=[one for one in job.numbers if one.metric != name])
+                    for job in run.jobs.records
+                ],
+            )
+            for run in (base, head)
+        )
+    return judged(base, head, *budgets)
+
+
+def typical(kind: JobKind) -> float:
+    base, _ = job_documents(SETTINGS[kind], Does(), Does())
+    return float(np.median([turn.values[JOB_NUMBERS[kind]] for turn in base.jobs.turns]))
+
+
+@pytest.mark.parametrize(
+    ("slowdown", "factor", "outcome", "gating", "verdict"),
+    [
+        (0.0, 1.1, "unchanged", True, "PASS"),
+        (0.2, 1.1, "regressed", True, "FAIL"),
+        # The base breaks it too.
+        (0.0, 0.9, "inconclusive", False, "WARN"),
+    ],
+)
+@pytest.mark.parametrize("kind", get_args(JobKind))
+def test_budget__number_of_a_job__judged_by_its_typical_turn(
+    kind: JobKind, slowdown: float, factor: float, outcome: str, gating: bool, verdict: str
+) -> None:
+    name = JOB_NUMBERS[kind]
+    budget = Budget(metric=name, bound=factor * typical(kind), at_most=True)
+    decision = of_job(kind, slowdown, budget)
+    (found,) = [row for row in decision.comparisons if isinstance(row, Bound)]
+    assert (found.metric, found.outcome, found.gating, found.bound) == (name, outcome, gating, budget.bound)
+    assert decision.verdict == verdict
+    assert name in "".join(worded(decision.reasons)) or verdict == "PASS"
+    assert render_comment(decision, CONTEXT)
+
+
+@pytest.mark.parametrize("kind", get_args(JobKind))
+def test_budget__number_that_no_turn_of_a_job_has__undecided_by_name(kind: JobKind) -> None:
+    budget = Budget(metric=JOB_NUMBERS[kind], bound=1.0, at_most=True)
+    decision = of_job(kind, 0.0, budget, turns=False)
+    assert decision.verdict == "INCONCLUSIVE"
+    assert budget.metric in "".join(worded(decision.reasons))
+
+
+@pytest.mark.parametrize(("workload", "verdict"), [("*", "PASS"), ("other", "PASS"), ("chat", "INCONCLUSIVE")])
+def test_budget__of_calls_of_workloads__concerns_a_job_only_by_name(workload: str, verdict: str) -> None:
+    budget = Budget(metric="latency.p99", bound=1.0, at_most=True, workload=workload)
+    assert of_job("server", 0.0, budget).verdict == verdict

@@ -9,10 +9,13 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+import numpy as np
+
 from perfgate.catalogue.lookup import judged_by, measuring_step
 from perfgate.catalogue.names import P99, SLA
 from perfgate.document.budget import Budget
 from perfgate.document.decision import Policy
+from perfgate.document.job import JobKind
 from perfgate.document.run import (
     REPEAT,
     CorrectnessResult,
@@ -23,6 +26,7 @@ from perfgate.document.run import (
 from perfgate.document.shape import ShapePlace
 from perfgate.judging.gate.evidence.index import RunIndex
 from perfgate.judging.gate.evidence.tolerance import repeated_metrics
+from perfgate.stats.summary import CONFIDENCE, quantile
 
 # The steps that a gate rests on, regardless of perfgate.toml.
 DECIDING_STEPS = frozenset({1, 2, 3, 4})
@@ -160,7 +164,11 @@ class HeadNumbers(NamedTuple):
             for step in head.steps.get(workload.name, ()):
                 shapes += step.kernels
             kernels[workload.name] = shapes
-        return cls(checks, list(_bounded_numbers(base, head, policy)), kernels)
+        bounded = [
+            *_bounded_numbers(base, head, policy),
+            *_bounded_numbers_of_jobs(base, head, policy),
+        ]
+        return cls(checks, bounded, kernels)
 
 
 def _bounded_numbers(
@@ -180,6 +188,56 @@ def _bounded_numbers(
                         of_base,
                         _longest_kernel(head, bound, place),
                     )
+
+
+# The metrics of the catalogue that jobs of a kind measure begin with this.
+_OF_KIND: Mapping[JobKind, str] = {
+    "server": "serving.",
+    "ranks": "ranks.",
+    "command": "command.",
+}
+
+
+def _bounded_numbers_of_jobs(
+    base: RunIndex | None, head: RunIndex, policy: Policy
+) -> Iterator[BoundedNumber]:
+    """Yield the numbers of jobs with a budget: those that a side reports, and those
+    that it should, by its kind or by name.
+    """
+    for name, record in head.jobs.items():
+        place = ShapePlace(name, "")
+        for budget in policy.budgets:
+            if not budget.place.covers(*place) or budget.rate is not None:
+                continue
+            values = _typical_turn(head, name, budget.metric)
+            of_base = _typical_turn(base, name, budget.metric) if base else []
+            is_due = budget.workload == name or budget.metric.startswith(
+                _OF_KIND[record.kind]
+            )
+            if values or of_base or is_due:
+                bound = HeadBound(budget, budget.metric)
+                yield BoundedNumber(place, bound, values, of_base)
+
+
+def _typical_turn(run: RunIndex, job: str, metric: str) -> list[Value]:
+    """The median of a number over the turns of a job, with its interval; empty if no
+    turn has it.
+    """
+    numbers = [
+        turn.values[metric] for turn in run.turns.get(job, ()) if metric in turn.values
+    ]
+    if not numbers:
+        return []
+    median = quantile(np.array(numbers), 0.5)
+    return [
+        Value(
+            metric=metric,
+            value=median.value,
+            interval=median.interval,
+            confidence=CONFIDENCE,
+            count=median.size,
+        )
+    ]
 
 
 def _longest_kernel(head: RunIndex, bound: HeadBound, place: ShapePlace) -> str | None:
