@@ -135,6 +135,18 @@ class ErrorDetail(FrozenStruct, kw_only=True):
             LOADS_TOO_SLOWLY,
         )
 
+    @property
+    def is_out_of_time(self) -> bool:
+        """Whether the time budget ran out before it began."""
+        return self.message == TIME_SPENT
+
+    @property
+    def lacks_time(self) -> bool:
+        """Whether nothing failed: there was too little time, for all of it or for the
+        pairs.
+        """
+        return self.is_out_of_time or self.lacks_time_for_pairs
+
 
 class ShapeKernels(FrozenStruct, kw_only=True):
     """The work that ran in the traced calls of a shape: every name of a kernel or

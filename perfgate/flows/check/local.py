@@ -11,7 +11,6 @@ from pathlib import Path
 
 from perfgate.config import load_config
 from perfgate.document.decision import DecisionDocument
-from perfgate.document.run import TIME_SPENT
 from perfgate.errors import (
     EXIT_INCONCLUSIVE,
     EXIT_MEASURING,
@@ -158,7 +157,6 @@ def hook_code(decision: DecisionDocument, *, strict: bool) -> int:
         return code
     if code == EXIT_MEASURING:
         for failure in decision.gaps.failures:
-            error = failure.error
-            if not error.lacks_time_for_pairs and error.message != TIME_SPENT:
+            if not failure.error.lacks_time:
                 return EXIT_MEASURING
     return EXIT_PASS

@@ -94,8 +94,11 @@ def _unmeasured(basis: VerdictBasis) -> list[VerdictRule]:
     """
     failed = set()
     counted_only = []
+    out_of_time = set()
     for failure in basis.gaps.failures:
-        if failure.error.lacks_time_for_pairs:
+        if failure.error.is_out_of_time:
+            out_of_time.add(failure.workload)
+        elif failure.error.lacks_time_for_pairs:
             counted_only.append(_about(failure.workload, failure.error.message))
         elif _is_error(failure, basis.sides.harness_changes):
             failed.add(f"{failure.side} {failure.workload} {failure.what}")
@@ -134,6 +137,7 @@ def _unmeasured(basis: VerdictBasis) -> list[VerdictRule]:
         VerdictRule("INCONCLUSIVE", "harness", other_files),
         VerdictRule("INCONCLUSIVE", "testbed", testbeds),
         VerdictRule("INCONCLUSIVE", "uncounted", uncounted),
+        VerdictRule("INCONCLUSIVE", "out-of-time", sorted(out_of_time)),
         VerdictRule("INCONCLUSIVE", "missing", missing),
         VerdictRule("INCONCLUSIVE", "not-judged", bounds),
         VerdictRule("INCONCLUSIVE", "counted-only", counted_only),
@@ -210,12 +214,10 @@ def exit_code(decision: DecisionDocument) -> int:
 
 
 def _is_error(failure: Failure, changes: list[HarnessChange]) -> bool:
-    """Whether something failed, and not by a changed workload file; a workload that was
-    only counted did not fail.
+    """Whether something failed, and not by a changed workload file; too little time is
+    no failure.
     """
-    return not failure.error.lacks_time_for_pairs and not is_consequence(
-        failure, changes
-    )
+    return not failure.error.lacks_time and not is_consequence(failure, changes)
 
 
 def _about(place: str, what: Message | str | None) -> Message:

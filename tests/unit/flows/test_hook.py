@@ -34,7 +34,7 @@ def _decision(verdict: Verdict, *errors: ErrorDetail, invalid: bool = False) -> 
         (_decision("INCONCLUSIVE"), False, 0),
         (_decision("INCONCLUSIVE"), True, 3),
         (_decision("INCONCLUSIVE", SPENT), False, 0),
-        (_decision("INCONCLUSIVE", SPENT), True, 4),
+        (_decision("INCONCLUSIVE", SPENT), True, 3),
         (_decision("INCONCLUSIVE", SLOW), False, 0),
         (_decision("INCONCLUSIVE", SLOW), True, 3),
         (_decision("INCONCLUSIVE", invalid=True), False, 0),

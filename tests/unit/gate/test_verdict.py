@@ -22,7 +22,7 @@ from perfgate.document.decision import (
 )
 from perfgate.document.history import History
 from perfgate.document.message import Message, quote
-from perfgate.document.run import CALLS_TOO_SLOW, ErrorDetail, FailedPair
+from perfgate.document.run import CALLS_TOO_SLOW, TIME_SPENT, ErrorDetail, FailedPair
 from perfgate.judging.gate.decide import decide
 from perfgate.judging.gate.verdict import VerdictBasis, exit_code, verdict_of, verdict_rules
 from tests.each import each
@@ -49,6 +49,7 @@ def change(kind: Any, message: str) -> list[HarnessChange]:
 
 
 SLOW_CALLS = ErrorDetail(kind="timeout", message=Message(CALLS_TOO_SLOW, {"budget": 1040}))
+SPENT = ErrorDetail(kind="timeout", message=TIME_SPENT)
 SLOWER = make_comparison(outcome="regressed", delta=0.07, interval=(0.06, 0.08))
 UNCHANGED = make_comparison("latency.p50")
 # Of these two any number may apply; the first of them in this order gives the verdict.
@@ -67,6 +68,7 @@ OF_CODE = [
         "uncounted",
         {"missing": [Missing(workload="encoder", shape="long", side="head")], "uncounted": [quote("tables differ")]},
     ),
+    Row("INCONCLUSIVE", "out-of-time", {"failures": [make_failure("pair", what="pair 0", error=SPENT)]}),
     Row("INCONCLUSIVE", "missing", {"missing": [Missing(workload="encoder", shape="long", side="head")]}),
     Row(
         "INCONCLUSIVE",
@@ -114,9 +116,9 @@ OF_CODE = [
 # testbeds differ is what is asked about.
 SLOWER_STACK = OF_CODE[0]._replace(verdict="WARN")
 OF_STACK = [
-    *(row for row in OF_CODE[1:9] if row.reason != "testbed"),
+    *(row for row in OF_CODE[1:10] if row.reason != "testbed"),
     SLOWER_STACK,
-    *OF_CODE[9:],
+    *OF_CODE[10:],
 ]
 # A head judged by rules alone has no other testbed beside it.
 OF_RULES = [row for row in OF_CODE if row.reason != "testbed"]
@@ -229,3 +231,15 @@ def test_decide__slower_and_one_pair_failed__fail_that_names_the_regression() ->
     assert decision.verdict == "FAIL"
     assert worded(decision.reasons)[0] == "regressed: encoder/long latency.low"
     assert exit_code(decision) == 1
+
+
+def test_exit_code__the_time_budget_ran_out__undecided_and_no_failed_measurement() -> None:
+    base, head = sides([1.0] * 2)
+    spent = FailedPair(pair=0, arm="stretch", workload=WORKLOAD, error=SPENT)
+    decision = decide(base, changed(head, failed=[spent]), policy=Policy(), history=History())
+    assert decision.verdict == "INCONCLUSIVE"
+    assert worded(decision.reasons) == ["the time budget ran out: encoder"]
+    assert exit_code(decision) == 3
+    crashed = FailedPair(pair=1, arm="ab", workload=WORKLOAD, error=ErrorDetail(kind="exit", message="gone"))
+    both = decide(base, changed(head, failed=[spent, crashed]), policy=Policy(), history=History())
+    assert exit_code(both) == 4

@@ -25,6 +25,7 @@ _WORDED = {
     "verdict.failed",
     "verdict.testbed",
     "verdict.invalid",
+    "verdict.out-of-time",
     "verdict.missing",
     "verdict.nothing-compared",
     "verdict.undecided",

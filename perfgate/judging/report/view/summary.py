@@ -36,7 +36,6 @@ from perfgate.document.decision import (
 )
 from perfgate.document.explanation import Cause, Explanation, OperatorDelta
 from perfgate.document.message import Message
-from perfgate.document.run import TIME_SPENT
 from perfgate.judging.report.text.messages import word
 from perfgate.judging.report.text.names import place
 from perfgate.judging.report.text.templates import Medium
@@ -365,7 +364,7 @@ class Summary:
         """The workloads that were not measured to the end when the time was spent."""
         spent: dict[str, None] = {}
         for failure in self.decision.gaps.failures:
-            if failure.error.message == TIME_SPENT:
+            if failure.error.is_out_of_time:
                 spent[failure.workload] = None
         return list(spent)
 
