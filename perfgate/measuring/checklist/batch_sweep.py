@@ -8,9 +8,15 @@ from functools import partial
 from itertools import chain
 from typing import NamedTuple
 
+from perfgate.document.message import Message
 from perfgate.document.sweep import Sweep
-from perfgate.measuring.checklist.experiment import FailedExperiment, experiment
+from perfgate.measuring.checklist.experiment import (
+    ExperimentError,
+    FailedExperiment,
+    experiment,
+)
 from perfgate.measuring.checklist.step import StepContext
+from perfgate.measuring.devices.batches import outline
 from perfgate.measuring.timing.calls import (
     CallBudget,
     measure_throughput,
@@ -43,8 +49,11 @@ def probe(context: StepContext, shape: str, effort: SweepEffort, sweep: Sweep) -
     out.
 
     The sizes are the workload's, or powers of two. Those go on beyond the usual largest
-    while twice the size is more than ``batch.knee.gain`` times as fast.
+    while twice the size is more than ``batch.knee.gain`` times as fast. A size is also
+    left out if the workload's ``inputs`` makes no other batch of it than of another: a
+    batch that does not grow would seem ever faster for an item.
     """
+    outlines: dict[int, object] = {}
     configured = context.workload.batch
     sizes = context.workload.workload.batch_sizes
     powers = _powers_of_two(sweep.call_seconds, context.limit("batch.knee.gain"))
@@ -53,7 +62,7 @@ def probe(context: StepContext, shape: str, effort: SweepEffort, sweep: Sweep) -
         if size in sweep.call_seconds:
             continue
         context.doing("trying batch size {size}", size=size)
-        call_once = partial(_seconds_of_a_call, context, shape, size)
+        call_once = partial(_seconds_of_a_call, context, shape, size, outlines)
         tried = call_once() if size == configured else experiment(context, call_once)
         if isinstance(tried, FailedExperiment):
             if tried.out_of_memory:
@@ -89,8 +98,21 @@ def _powers_of_two(seconds: dict[int, float], gain: float) -> Iterator[int]:
         size *= 2
 
 
-def _seconds_of_a_call(context: StepContext, shape: str, size: int) -> float:
-    """The time of a call, after one that may allocate."""
+def _seconds_of_a_call(
+    context: StepContext, shape: str, size: int, outlines: dict[int, object]
+) -> float:
+    """The time of a call, after one that may allocate.
+
+    ``outlines`` has those of the batches so far, by size, and gets this one's. Raises
+    ExperimentError if one of another size is equal.
+    """
+    made = outline(context.workload.raw_inputs(shape, batch=size))
+    for other, made_before in outlines.items():
+        if made == made_before:
+            raise ExperimentError(
+                Message("times.inputs-ignore-batch", {"size": size, "other": other})
+            )
+    outlines[size] = made
     call = context.workload.caller(shape, batch=size)
     call()
     context.device.synchronize()

@@ -8,6 +8,8 @@ import dataclasses
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+import numpy as np
+
 
 def tensors(batch: Any) -> Iterator[Any]:
     """Yield every tensor in a batch or output, in order."""
@@ -28,6 +30,39 @@ def tensors(batch: Any) -> Iterator[Any]:
 
 def bytes_of(batch: Any) -> int:
     return sum(tensor.numel() * tensor.element_size() for tensor in tensors(batch))
+
+
+def outline(batch: Any) -> object:
+    """The shapes of the tensors and arrays of a batch, and its other values themselves.
+
+    Two batches of equal outline hold equally much. An object of another kind equals
+    nothing, so that it never counts as equally much.
+    """
+    import torch
+
+    if isinstance(batch, torch.Tensor):
+        return _outline_of_tensor(batch)
+    if isinstance(batch, np.ndarray):
+        return batch.shape
+    if batch is None or isinstance(batch, (bool, int, float, str, bytes)):
+        return batch
+    if isinstance(batch, Mapping):
+        return {key: outline(member) for key, member in batch.items()}
+    if isinstance(batch, (tuple, list)):
+        return [outline(member) for member in batch]
+    if _is_record(batch):
+        return [
+            outline(getattr(batch, field.name)) for field in dataclasses.fields(batch)
+        ]
+    return object()
+
+
+def _outline_of_tensor(tensor: Any) -> object:
+    if tensor.is_nested:  # it has no shape
+        return tensor.size(0), tensor.numel()
+    if tensor.is_sparse:
+        return tensor.shape, tensor._nnz()
+    return tensor.shape
 
 
 def each_tensor(batch: Any, change: Callable[[Any], Any]) -> Any:

@@ -7,6 +7,7 @@ import re
 from collections import defaultdict
 from functools import cache
 from pathlib import Path
+from string import Formatter
 
 from perfgate.catalogue.lookup import MESSAGES, METRICS, RULE_ADVICE
 from perfgate.measuring.checklist.symptoms import load_symptoms
@@ -72,3 +73,33 @@ def test_messages__code_in_a_message__has_its_sentence() -> None:
             unknown += [f"{path}:{call.lineno} {code}" for code in codes if code not in MESSAGES]
 
     assert unknown == []
+
+
+def test_messages__values_written_out__are_those_of_the_sentence() -> None:
+    lacking = []
+    for path in all_modules():
+        for _, call in calls(path, frozenset({"Message"})):
+            code = call.args[0]
+            if not isinstance(code, ast.Constant) or code.value not in MESSAGES:
+                continue
+            given = _names_given(call)
+            if given is not None:
+                named = {name for _, name, _, _ in Formatter().parse(MESSAGES[code.value].other) if name}
+                lacking += [f"{path}:{call.lineno} {name}" for name in sorted(named - given)]
+
+    assert lacking == []
+
+
+def _names_given(call: ast.Call) -> set[str] | None:
+    """The names of a message's values; None if they are not all written out."""
+    if len(call.args) < 2:
+        return set() if not call.keywords else None
+    values = call.args[1]
+    if not isinstance(values, ast.Dict):
+        return None
+    names = set()
+    for key in values.keys:
+        if not isinstance(key, ast.Constant):
+            return None
+        names.add(str(key.value))
+    return names

@@ -144,6 +144,58 @@ def test_batch__fixed_batch__not_applicable_with_the_models_own_words() -> None:
     )
 
 
+def test_batch__memory_full_at_every_other_size__not_applicable() -> None:
+    device = FakeDevice(memory_limit=20_000)
+    outcome = STEP.measure(context_on(device, curve(MS, MS, batch=1, model={"activation_bytes": 15_000})))
+    assert outcome.status == "not_applicable"
+    assert reason_of(outcome) == "only the configured batch size 1 fits into device memory"
+
+
+@pytest.mark.parametrize(
+    "inputs",
+    [
+        lambda batch, seed: torch.full((8, 4), float(seed)),
+        lambda batch, seed: {"x": (torch.full((8, 4), float(seed)), None, "text")},
+        lambda batch, seed: torch.full((8, 4), float(seed)).to_sparse(),
+    ],
+)
+def test_batch__inputs_that_ignore_the_batch__not_applicable(inputs: Any) -> None:
+    workload = Workload(build=lambda device: torch.nn.Identity(), inputs=inputs, call=lambda model, x: 1.0, batch=8)
+    outcome = STEP.measure(context_on(open_device("cpu"), workload))
+    assert outcome.status == "not_applicable"
+    assert reason_of(outcome) == (
+        "the batch size is fixed at 8: a batch of 1 is refused "
+        "(inputs makes the same batch for 1 as for 8; let it use its argument batch)"
+    )
+
+
+def test_batch__inputs_that_stop_growing__sizes_beyond_are_left_out() -> None:
+    workload = Workload(
+        build=lambda device: torch.nn.Identity(),
+        inputs=lambda batch, seed: [torch.full((min(batch, 4), 8), float(seed))],
+        call=lambda model, x: model(x[0]),
+        batch=2,
+    )
+    outcome = STEP.measure(context_on(open_device("cpu"), workload))
+    assert list(_throughput(outcome)) == ["1", "2", "4"]
+    refused = [finding.evidence["batch"] for finding in outcome.findings if finding.rule == "batch.refused"]
+    assert refused == [8, 16, 32, 64]
+
+
+def test_batch__inputs_of_objects_of_unknown_size__measured() -> None:
+    class Request:
+        pass
+
+    workload = Workload(
+        build=lambda device: torch.nn.Identity(),
+        inputs=lambda batch, seed: [Request()],
+        call=lambda model, x: 1.0,
+        batch_sizes=(1, 2),
+    )
+    outcome = STEP.measure(context_on(open_device("cpu"), workload))
+    assert list(_throughput(outcome)) == ["1", "2"]
+
+
 def test_batch__one_size_refused__left_out_and_said() -> None:
     def picky(batch: int, seed: int) -> Any:
         if batch == 1:

@@ -155,5 +155,5 @@ def _why_fixed(sweep: Sweep, configured: int) -> Message:
             {"configured": configured, "size": size, "error": error},
         )
     if sweep.out_of_memory:
-        return Message("times.no-other-size-fits", {"configured": configured})
+        return Message("times.no-other-size-fits", {"size": configured})
     return Message("times.one-size-named", {"size": configured})
