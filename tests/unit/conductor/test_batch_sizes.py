@@ -132,6 +132,23 @@ def test_run_round__process_of_head_ends_at_a_size__error_of_its_side_and_an_end
     assert after.error is not None
 
 
+def test_run_round__process_of_head_ends_in_a_later_round__base_keeps_the_complete_rounds(
+    sized_bench: Bench, project: Project, start_worker: StartWorker
+) -> None:
+    sizes = BatchSizes(sized_bench, "plain", 8)
+    of_head = project("os.path.exists('stop') and len(x) == 32 and os._exit(3)")
+    base, head = start_worker(project("pass")), start_worker(of_head)
+    for _ in range(3):
+        sizes.run_round(base, head, call_seconds=1e-5)
+    (of_head / "stop").touch()
+    sizes.run_round(base, head, call_seconds=1e-5)
+    before, after = (batch_step(side, sizes, record(), NO_LIMITS) for side in sizes.sides)
+    assert after.status == "error"
+    assert before.status in ("ok", "attention")
+    turns = [value.labels.get(REPEAT) for value in before.values if value.metric == BATCH_THROUGHPUT]
+    assert set(turns) == {None, "1", "2", "3"}
+
+
 def test_run_round__long_calls__no_size_is_tried(
     sized_bench: Bench, project: Project, start_worker: StartWorker
 ) -> None:

@@ -151,6 +151,7 @@ class BatchSizes:
             if size in self.sides[0].sweep.sizes:
                 self._measure(size, workers)
             if self.reason is not None:
+                self._forget_round()
                 return
         elapsed = time.perf_counter_ns() - began
         self.rounds += 1
@@ -159,6 +160,14 @@ class BatchSizes:
             waited = waited_share(delay, run_delay_ns(worker.pid), elapsed)
             if waited is not None:
                 side.waited.append(waited)
+
+    def _forget_round(self) -> None:
+        """Forget the rates of a round that ended early: sizes are compared round by
+        round.
+        """
+        for side in self.sides:
+            for rates in side.sweep.rates.values():
+                del rates[self.rounds :]
 
     def _measure(self, size: int, workers: tuple[Worker, Worker]) -> None:
         """Run the four blocks of a size, A B B A or B A A B; a size that fails on a
