@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import msgspec
 import pytest
 
+from perfgate.conductor.sides.function.batch_sizes import BatchSizes
 from perfgate.conductor.sides.function.pairs import measure_pairs
 from perfgate.conductor.sides.function.stretches import measure_stretches
 from perfgate.conductor.sides.function.warm import resident_workers
@@ -27,12 +28,13 @@ from perfgate.conductor.workers.worker import WorkerError
 from perfgate.config import Config, GateSettings, MeasureSettings, StoreSettings
 from perfgate.document.decision import DecisionDocument, Policy
 from perfgate.document.history import History
-from perfgate.document.run import CorrectnessResult, CounterSet, RunDocument
+from perfgate.document.run import CorrectnessResult, CounterSet, ErrorDetail, RunDocument
 from perfgate.document.samples import BlockColumns
 from perfgate.errors import MeasuringError
 from perfgate.judging.gate.decide import decide
 from perfgate.judging.gate.evidence.stretches import LOOKS
 from perfgate.judging.gate.look import Look
+from perfgate.locale import Activity
 from perfgate.measuring.checklist.steps.s04_top_ops import STEP as TOP_OPS
 from perfgate.measuring.counting import tally
 from perfgate.measuring.timing.hardware import HardwareCounters
@@ -124,6 +126,7 @@ class Machine:
     blocks: list[Block] = field(default_factory=list)
     wakes: list[WakeRequest] = field(default_factory=list)
     most_alive: int = 0
+    deaths: int = 0
 
     def fork(self) -> _WorkerHandle:
         """Start a worker; the first of a pair finds a fresh device."""
@@ -190,6 +193,7 @@ class _WorkerHandle:
 
     def __init__(self, machine: Machine, pid: int) -> None:
         self.pid = pid
+        self.is_running = True
         self.left_behind: list[str] = []
         self.of_unknown: list[str] = []
         self.cpu_ns = 0
@@ -214,6 +218,11 @@ class _WorkerHandle:
 
     def begin(self, request: msgspec.Struct, *, descriptor: int | None = None) -> None:
         del descriptor
+        if type(request) is self._machine.gate.dies_of and self._worker.side == "head" and not self._machine.deaths:
+            self._machine.deaths += 1
+            self.is_running = False
+        if not self.is_running:
+            raise WorkerError(ErrorDetail(kind="exit", message="gone"), alive=False)
         if isinstance(request, BlockRequest) and request.sequence % 4 == 0:
             self._device.host_ns += PAUSE_NS
         began, cpu = self._machine.now_ns(), self._device.cpu_ns
@@ -280,6 +289,9 @@ class _InProcessWorker(WorkerLoop):
             self.answers = {**self.answers, **refused}
         return Loaded(batch=1, shapes=[SHAPE], sla_p99=None, seconds=0.1, capabilities=sorted(device.capabilities))
 
+    def _say(self, activity: Activity) -> None:
+        """Nobody waits for word of it."""
+
     def _refuse_profile(self, _: ProfileRequest) -> Profiled:
         raise MeasuringError("the workload cannot be profiled")
 
@@ -314,8 +326,9 @@ class VirtualGate:
     takes, and ``load`` those of a workload. ``run_delay`` is what the kernel says of waiting at a time, ``counters`` those
     that a worker opens. The conductor is held up for ``pause_seconds`` when it collects the blocks of a member. ``resident``
     sides stay loaded for several pairs, as on an accelerator; on one that is ``lone`` only one process fits, whose weights
-    cannot be moved, else ``room`` are known to fit. Pairs and stretches are measured until ``policy`` has enough of them, or
-    with ``all_looks`` as long as the loop itself goes on.
+    cannot be moved, else ``room`` are known to fit. Pairs measure batch sizes too if the gate ``has_sizes``. The first worker
+    of head that gets a request of type ``dies_of`` ends. Pairs and stretches are measured until ``policy`` has enough of
+    them, or with ``all_looks`` as long as the loop itself goes on.
     """
 
     base: Side
@@ -340,6 +353,8 @@ class VirtualGate:
     lone: bool = False
     room: int | None = None
     pause_seconds: float = 0.0
+    has_sizes: bool = False
+    dies_of: type[msgspec.Struct] | None = None
 
     def decide(self) -> DecisionDocument:
         """Measure, and judge the documents."""
@@ -368,7 +383,7 @@ class VirtualGate:
                 budget_ends=None,
                 draw=0,
                 traces=None,
-                sizes=None,
+                sizes=BatchSizes(bench, WORKLOAD, 1) if self.has_sizes else None,
             )
         assert not machine.alive, "workers are left running"
         return measured, machine

@@ -15,6 +15,7 @@ from perfgate.document.decision import Policy
 from perfgate.document.decision import PowerCap as PowerCapShares
 from perfgate.document.run import RunDocument
 from perfgate.document.samples import AA_PAIRS_OF_A_START, Replicate
+from perfgate.protocol import ProfileRequest, SizeBlockRequest, TrySizesRequest
 from tests.fakes.device import FakeDevice
 from tests.fakes.power import PowerCap
 from tests.fakes.records import changed
@@ -75,6 +76,29 @@ def test_measure_pairs__resident_sides__both_load_once_for_several_pairs() -> No
     assert len(of_floor) == 8
     assert len(set(of_floor)) == 1
     assert len(machine.workers) == 2 * (len(set(of_head)) + 1)
+
+
+@pytest.mark.parametrize("request_type", [TrySizesRequest, SizeBlockRequest, ProfileRequest])
+def test_measure_pairs__resident_side_ends_after_the_blocks_of_a_pair__the_next_pair_loads_anew(
+    request_type: type[msgspec.Struct],
+) -> None:
+    """Batch sizes and profiles only inform: what they cost must not be a pair."""
+    gate = VirtualGate(
+        works(MS),
+        works(MS),
+        policy=Policy(looks=[8]),
+        load=LOAD_SECONDS,
+        resident=True,
+        profiled=True,
+        has_sizes=True,
+        dies_of=request_type,
+    )
+
+    measured, machine = gate.measure()
+
+    assert machine.deaths == 1
+    assert measured.failed == []
+    assert len(measured.head) == 8
 
 
 @pytest.mark.parametrize(("room", "most_alive"), [(4, 4), (3, 2), (None, 2)])

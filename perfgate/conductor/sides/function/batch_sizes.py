@@ -70,6 +70,8 @@ class BatchSizes:
     )
     reason: Message | None = None
     rounds: int = 0
+    # Whether a call of another size failed in the processes of the latest round.
+    has_failed: bool = False
     _most_rounds: int = MOST_ROUNDS
     _lot: random.Random = field(init=False)
     _head_leads: Iterator[bool] = field(init=False)
@@ -88,6 +90,7 @@ class BatchSizes:
         """Run one round in the processes of a pair; a process that fails ends the sweep
         and not the pair.
         """
+        self.has_failed = False
         if self.is_finished:
             return
         if call_seconds >= SLOW_CALL_SECONDS:
@@ -111,6 +114,8 @@ class BatchSizes:
             if tried is None:
                 return
             side.sweep = replace(tried.sweep, sizes=[])
+            if tried.sweep.refused or tried.sweep.out_of_memory:
+                self.has_failed = True
         before = self.sides[0].sweep.call_seconds
         after = self.sides[1].sweep.call_seconds
         common = {
@@ -138,6 +143,7 @@ class BatchSizes:
         try:
             return worker.ask(request, reply, doing=doing)
         except WorkerError as error:
+            self.has_failed = True
             side.error = error.detail
             self.reason = Message("times.batch-process-ended")
             return None
@@ -193,6 +199,7 @@ class BatchSizes:
         """Forget a size on both sides, and without a refusal, which means memory, all
         larger sizes.
         """
+        self.has_failed = True
         if refused is None:
             side.sweep.out_of_memory = size
         else:

@@ -268,7 +268,7 @@ class PairTurns(FunctionTurns):
         self._served_pairs += 1
         pair_seconds = clock() - self._began - profiling
         pairs = self._pairs_of_start(pair_seconds)
-        if self._served_pairs >= pairs:
+        if self._served_pairs >= pairs or self._are_spoiled():
             self._load_anew()
         overhead = self._loading_seconds / pairs + pair_seconds - in_quads
         self.planner.add_pair(
@@ -410,6 +410,16 @@ class PairTurns(FunctionTurns):
             call_seconds=max(first.call_seconds, second.call_seconds),
         )
         self.budget.leave_out(self.clock() - began)
+
+    def _are_spoiled(self) -> bool:
+        """Whether residents cannot be measured again, because one ended while it was
+        profiled, or a batch size failed on its device.
+        """
+        if not self.is_resident:
+            return False
+        if self.sizes is not None and self.sizes.has_failed:
+            return True
+        return not all(member.worker.is_running for member in self._members)
 
     def _keep(self, replicates: tuple[Replicate, Replicate]) -> None:
         first, second = replicates
