@@ -28,7 +28,12 @@ from perfgate.errors import PerfgateError
 from perfgate.measuring.checklist.mistakes import one_line
 from perfgate.measuring.checklist.step import StepContext, StepOutcome, unavailable
 from perfgate.measuring.counting.tally import SourceLines
-from perfgate.measuring.devices.batches import each_tensor, tensors
+from perfgate.measuring.devices.batches import (
+    each_tensor,
+    in_double,
+    tensors,
+    values_of_both,
+)
 from perfgate.measuring.devices.device import Call, Device
 from perfgate.system.processes import kill_descendants, running_below
 
@@ -160,26 +165,28 @@ def agreement(reference: Any, output: Any) -> Agreement:
     precision on the host.
     """
     expected, actual = list(tensors(reference)), list(tensors(output))
-    shapes = [tensor.shape for tensor in expected]
-    if not shapes or shapes != [tensor.shape for tensor in actual]:
+    if not expected or len(expected) != len(actual):
         return Agreement(comparable=False)
+    values: list[tuple[Any, Any]] = []
+    for of_reference, of_output in zip(expected, actual):
+        both = values_of_both(of_reference, of_output)
+        if both is None:
+            return Agreement(comparable=False)
+        values += both
     absolute = relative = 0.0
     not_finite = 0
-    for first, second in zip(map(_flat, expected), map(_flat, actual)):
-        both = first.isfinite() & second.isfinite()
+    for before, after in values:
+        first, second = in_double(before), in_double(after)
+        are_finite = first.isfinite() & second.isfinite()
         not_finite += int((first.isfinite() & ~second.isfinite()).sum())
-        if not both.any():
+        if not are_finite.any():
             continue
-        apart = float((first - second)[both].abs().max())
+        apart = float((first - second)[are_finite].abs().max())
         absolute = max(absolute, apart)
         if apart:
-            largest = float(first[both].abs().max())
+            largest = float(first[are_finite].abs().max())
             relative = max(relative, apart / largest if largest else math.inf)
     return Agreement(True, absolute, relative, not_finite)
-
-
-def _flat(tensor: Any) -> Any:
-    return tensor.detach().cpu().double().flatten()
 
 
 def compare_outputs(first: Call, second: Call, device: Device) -> Agreement | Message:

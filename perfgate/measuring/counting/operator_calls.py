@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import torch
 from torch.multiprocessing.reductions import StorageWeakRef
 
-from perfgate.measuring.devices.batches import bytes_of, tensors
+from perfgate.measuring.devices.batches import bytes_of, shape_text, tensors
 
 # Operators that copy a whole tensor, by schema name. contiguous(), reshape() and to()
 # arrive as clone or _to_copy, because composite operators are taken apart.
@@ -219,12 +219,7 @@ def form_of(tensor: torch.Tensor) -> str:
     """Dtype, shape and any unusual layout of a tensor:
     ``bfloat16[8,3,64,64] channels_last``.
     """
-    dtype = str(tensor.dtype).partition(".")[2]
-    if (
-        tensor.is_nested and tensor.layout == torch.strided
-    ):  # it has a shape a member, and none itself
-        return f"{dtype}[{tensor.size(0)} nested]"
-    text = f"{dtype}[{','.join(map(str, tensor.shape))}]"
+    text = f"{str(tensor.dtype).partition('.')[2]}[{shape_text(tensor)}]"
     if tensor.layout != torch.strided:
         return f"{text} {str(tensor.layout).partition('.')[2]}"
     if tensor.is_nested or tensor.is_contiguous():

@@ -29,7 +29,12 @@ def tensors(batch: Any) -> Iterator[Any]:
 
 
 def bytes_of(batch: Any) -> int:
-    return sum(tensor.numel() * tensor.element_size() for tensor in tensors(batch))
+    """The bytes of all tensors; of sparse ones those of their values and indices."""
+    total = 0
+    for tensor in tensors(batch):
+        for part in (tensor, *_indices(tensor)):
+            total += _stored(part) * part.element_size()
+    return total
 
 
 def outline(batch: Any) -> object:
@@ -41,7 +46,7 @@ def outline(batch: Any) -> object:
     import torch
 
     if isinstance(batch, torch.Tensor):
-        return _outline_of_tensor(batch)
+        return shape_text(batch), _stored(batch)
     if isinstance(batch, np.ndarray):
         return batch.shape
     if batch is None or isinstance(batch, (bool, int, float, str, bytes)):
@@ -55,14 +60,6 @@ def outline(batch: Any) -> object:
             outline(getattr(batch, field.name)) for field in dataclasses.fields(batch)
         ]
     return object()
-
-
-def _outline_of_tensor(tensor: Any) -> object:
-    if tensor.is_nested:  # it has no shape
-        return tensor.size(0), tensor.numel()
-    if tensor.is_sparse:
-        return tensor.shape, tensor._nnz()
-    return tensor.shape
 
 
 def each_tensor(batch: Any, change: Callable[[Any], Any]) -> Any:
@@ -90,6 +87,96 @@ def each_tensor(batch: Any, change: Callable[[Any], Any]) -> Any:
                 fields[field.name] = each_tensor(getattr(batch, field.name), change)
         return dataclasses.replace(batch, **fields)
     return batch
+
+
+# --- tensors of unusual layouts
+
+
+def shape_text(tensor: Any) -> str:
+    """The sizes of a tensor; ``*`` is one that differs between the members of a nested
+    tensor, and ``2 nested`` one of two members without a shape.
+    """
+    import torch
+
+    if tensor.is_nested and tensor.layout == torch.strided:
+        return f"{tensor.size(0)} nested"
+    # torch numbers the ragged sizes of a process as they come: j1, j2 ...
+    return ",".join(
+        str(size) if isinstance(size, int) else "*" for size in tensor.shape
+    )
+
+
+def values_of_both(first: Any, second: Any) -> list[tuple[Any, Any]] | None:
+    """Pairs of dense tensors of equal shape with the values of two tensors.
+
+    None if the two differ in layout or shape, or are sparse and hold other elements.
+    """
+    import torch
+
+    if first.layout != second.layout or shape_text(first) != shape_text(second):
+        return None
+    if first.layout == torch.sparse_coo:
+        first, second = first.coalesce(), second.coalesce()
+    for indices in zip(_indices(first), _indices(second)):
+        if not torch.equal(*indices):
+            return None
+    before, after = _values(first), _values(second)
+    if [tensor.shape for tensor in before] != [tensor.shape for tensor in after]:
+        return None
+    return list(zip(before, after))
+
+
+def in_double(tensor: Any) -> Any:
+    """The numbers of a dense tensor on the host in double precision: two of each
+    complex number.
+    """
+    import torch
+
+    tensor = tensor.detach().cpu()
+    if tensor.is_quantized:
+        tensor = tensor.dequantize()
+    if tensor.is_complex():
+        return torch.view_as_real(tensor.to(torch.complex128).resolve_conj())
+    return tensor.double()
+
+
+def _indices(tensor: Any) -> list[Any]:
+    """The tensors that place the values of a sparse tensor."""
+    import torch
+
+    if tensor.layout == torch.sparse_coo:
+        return [tensor._indices()]
+    if tensor.layout in (torch.sparse_csr, torch.sparse_bsr):
+        return [tensor.crow_indices(), tensor.col_indices()]
+    if tensor.layout in (torch.sparse_csc, torch.sparse_bsc):
+        return [tensor.ccol_indices(), tensor.row_indices()]
+    return []
+
+
+def _values(tensor: Any) -> list[Any]:
+    """Dense tensors with the values of a tensor, one for each member of a nested one."""
+    import torch
+
+    if tensor.is_nested:
+        return list(tensor.unbind())
+    if tensor.layout == torch.strided:
+        return [tensor]
+    if tensor.layout == torch.sparse_coo:
+        return [tensor._values()]
+    if _indices(tensor):
+        return [tensor.values()]
+    return [tensor.to_dense()]
+
+
+def _stored(tensor: Any) -> int:
+    """The number of elements in memory."""
+    import torch
+
+    if tensor.layout == torch.sparse_coo:
+        return int(tensor._values().numel())
+    if _indices(tensor):
+        return int(tensor.values().numel())
+    return int(tensor.numel())
 
 
 def _is_record(batch: Any) -> bool:

@@ -14,7 +14,13 @@ import msgspec
 
 from perfgate.document.message import Message
 from perfgate.document.run import CorrectnessResult
-from perfgate.measuring.devices.batches import tensors
+from perfgate.measuring.devices.batches import (
+    in_double,
+    outline,
+    shape_text,
+    tensors,
+    values_of_both,
+)
 from perfgate.measuring.timing.blocks import run_block
 from perfgate.measuring.timing.calls import timed_call
 from perfgate.measuring.workload.bound import (
@@ -107,7 +113,11 @@ def _stale_output(workload: BoundWorkload, shape: str) -> Message | None:
     if not form or form != _form(fresh):
         return None
 
-    expected = _answer(workload, copy.deepcopy(fresh))
+    try:
+        kept = copy.deepcopy(fresh)
+    except RuntimeError:  # e.g. a nested tensor
+        return None
+    expected = _answer(workload, kept)
     if not expected:
         return None
     _answer(workload, reused)
@@ -129,7 +139,7 @@ def _stale_output(workload: BoundWorkload, shape: str) -> Message | None:
 
 
 def _form(batch: Any) -> list[tuple[Any, ...]]:
-    return [(tensor.shape, tensor.dtype, tensor.layout) for tensor in tensors(batch)]
+    return [(outline(tensor), tensor.dtype, tensor.layout) for tensor in tensors(batch)]
 
 
 def _wrong_when_timed(workload: BoundWorkload, shape: str) -> Message | None:
@@ -189,17 +199,19 @@ def _agree(first: list[Any], second: list[Any]) -> bool:
 
 
 def _close(first: Any, second: Any) -> bool:
+    if first.dtype != second.dtype:
+        return False
+    values = values_of_both(first, second)
+    return values is not None and all(_are_close(*both) for both in values)
+
+
+def _are_close(first: Any, second: Any) -> bool:
     import torch
 
-    if first.shape != second.shape or first.dtype != second.dtype:
-        return False
-    if (
-        not first.dtype.is_floating_point
-        or not first.numel()
-        or first.layout != torch.strided
-    ):
+    is_rounded = first.is_floating_point() or first.is_complex()
+    if not is_rounded or not first.numel():
         return bool(torch.equal(first, second))
-    first, second = first.double(), second.double()
+    first, second = in_double(first), in_double(second)
     largest = float(first.nan_to_num(posinf=0.0, neginf=0.0).abs().max())
     return bool(
         torch.allclose(first, second, rtol=0.0, atol=ROUNDING * largest, equal_nan=True)
@@ -219,6 +231,8 @@ def signature(output: Any) -> str:
 
 
 def _signature(output: Any) -> str:
+    import torch
+
     # A record of the transformers library is a mapping too, of those fields alone that
     # are set.
     if dataclasses.is_dataclass(output) and not isinstance(output, (type, Mapping)):
@@ -238,7 +252,10 @@ def _signature(output: Any) -> str:
         return f"({inner})"
     if output is None:
         return "None"
-    dtype, shape = getattr(output, "dtype", None), getattr(output, "shape", None)
-    if dtype is None or shape is None:
+    if isinstance(output, torch.Tensor):
+        sizes = shape_text(output)
+    elif hasattr(output, "dtype") and hasattr(output, "shape"):
+        sizes = ",".join(map(str, output.shape))
+    else:
         return type(output).__name__
-    return f"{str(dtype).rpartition('.')[2]}[{','.join(map(str, shape))}]"
+    return f"{str(output.dtype).rpartition('.')[2]}[{sizes}]"

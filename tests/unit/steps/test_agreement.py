@@ -39,3 +39,31 @@ def test_agreement__another_structure__is_not_comparable(other: object) -> None:
 
 def test_agreement__all_zero_reference__any_difference_is_infinite() -> None:
     assert agreement(torch.zeros(2), torch.ones(2)).relative == math.inf
+
+
+def test_agreement__complex__both_parts_are_compared() -> None:
+    found = agreement(torch.tensor([1 + 2j, 4j]), torch.tensor([1 + 3j, 4j]))
+    assert (found.absolute, found.relative) == (1.0, 0.25)
+    assert agreement(torch.tensor([1 + 2j]), torch.tensor([complex(1, math.nan)])).not_finite == 1
+
+
+def test_agreement__sparse__values_of_the_same_elements_are_compared() -> None:
+    rows = torch.tensor([[0.0, 2.0], [4.0, 0.0]])
+    found = agreement(rows.to_sparse(), (rows * 1.5).to_sparse())
+    assert (found.absolute, found.relative) == (2.0, 0.5)
+    assert not agreement(rows.to_sparse(), rows.flip(0).to_sparse()).comparable
+    assert not agreement(rows.to_sparse(), rows).comparable
+
+
+@pytest.mark.filterwarnings("ignore:Sparse CSR tensor support")
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
+def test_agreement__compressed_and_nested__values_are_compared() -> None:
+    rows = torch.tensor([[0.0, 2.0], [4.0, 0.0]])
+    assert agreement(rows.to_sparse_csr(), (rows * 1.5).to_sparse_csr()).relative == 0.5
+    for layout in (torch.strided, torch.jagged):
+        members = [torch.full((2, 3), 1.0), torch.full((1, 3), 4.0)]
+        before = torch.nested.nested_tensor(members, layout=layout)
+        after = torch.nested.nested_tensor([members[0], members[1] + 1], layout=layout)
+        assert agreement(before, after).relative == 0.25
+        turned = torch.nested.nested_tensor(members[::-1], layout=layout)
+        assert not agreement(before, turned).comparable

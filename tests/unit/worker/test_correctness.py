@@ -102,6 +102,53 @@ def test_check_outputs__inputs_that_cannot_be_filled__not_checked() -> None:
     assert checked(lambda _, x: torch.tensor(x), inputs=lambda batch, seed: [seed] * batch).signature == "int64[4]"
 
 
+def sparse(batch: int, seed: int) -> torch.Tensor:
+    return torch.eye(batch).mul(1.0 + seed).to_sparse()
+
+
+def compressed(batch: int, seed: int) -> torch.Tensor:
+    return sparse(batch, seed).to_sparse_csr()
+
+
+def nested(batch: int, seed: int) -> torch.Tensor:
+    members = [torch.full((1 + length, 3), 1.0 + seed) for length in range(batch)]
+    return torch.nested.nested_tensor(members)
+
+
+def jagged(batch: int, seed: int) -> torch.Tensor:
+    members = [torch.full((1 + length, 3), 1.0 + seed) for length in range(batch)]
+    return torch.nested.nested_tensor(members, layout=torch.jagged)
+
+
+@pytest.mark.filterwarnings("ignore:Sparse CSR tensor support")
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
+@pytest.mark.parametrize(
+    ("inputs", "form"),
+    [
+        (sparse, "float32[4,4]"),
+        (compressed, "float32[4,4]"),
+        (nested, "float32[4 nested]"),
+        (jagged, "float32[4,*,3]"),
+        (lambda batch, seed: torch.full((batch, 2), 1j * (1 + seed)), "complex64[4,2]"),
+    ],
+)
+def test_check_outputs__tensors_of_unusual_kinds__checked_with_a_signature(
+    inputs: Callable[[int, int], torch.Tensor], form: str
+) -> None:
+    result = checked(lambda _, x: x * 2, inputs=inputs, check=lambda output, inputs: True)
+    assert (result.status, result.message, result.signature) == ("passed", None, form)
+    assert checked(lambda _, x: x * 2, inputs=inputs).signature == form
+
+
+def test_check_outputs__sparse_output_kept_by_identity__failed() -> None:
+    def kept(cache, x):
+        if cache.get("seen") is not x:
+            cache["seen"], cache["result"] = x, x * 2
+        return cache["result"]
+
+    assert checked(kept, inputs=sparse).message == Message("output.stale")
+
+
 def test_check_outputs__a_training_step_changes_the_model__not_judged() -> None:
     result = checked(None, train_step=by_identity)
 
