@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import torch
 from torch.multiprocessing.reductions import StorageWeakRef
 
-from perfgate.measuring.devices.batches import bytes_of, shape_text, tensors
+from perfgate.measuring.devices.batches import bytes_of, is_sparse, shape_text, tensors
 
 # Operators that copy a whole tensor, by schema name. contiguous(), reshape() and to()
 # arrive as clone or _to_copy, because composite operators are taken apart.
@@ -90,13 +90,15 @@ class OperatorCall(NamedTuple):
         return bytes_of([tensor for tensor in touched if not tensor.is_nested])
 
     def flops(self) -> int | None:
-        """By torch's own formulas, None if there is none for the operator."""
+        """By torch's own formulas; None if there is none for the operator, or for a
+        sparse tensor, of which they would count every zero.
+        """
         from torch.utils.flop_counter import flop_registry
 
         formula: Callable[..., int] | None = flop_registry.get(
             getattr(self.func, "overloadpacket", None)
         )
-        if formula is None:
+        if formula is None or any(map(is_sparse, self.inputs)):
             return None
         return int(formula(*self.args, **self.keywords, out_val=self.result))
 

@@ -106,6 +106,18 @@ def shape_text(tensor: Any) -> str:
     )
 
 
+def is_sparse(tensor: Any) -> bool:
+    import torch
+
+    return tensor.layout in (
+        torch.sparse_coo,
+        torch.sparse_csr,
+        torch.sparse_csc,
+        torch.sparse_bsr,
+        torch.sparse_bsc,
+    )
+
+
 def values_of_both(first: Any, second: Any) -> list[tuple[Any, Any]] | None:
     """Pairs of dense tensors of equal shape with the values of two tensors.
 

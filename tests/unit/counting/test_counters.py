@@ -307,3 +307,15 @@ def test_count_calls__wider_layer__its_arithmetic_by_operator(tmp_path: Path) ->
     # Of a product of 4 x 8 and 8 x width: a multiplication and an addition each.
     assert [one.values["counters.flops"] for one in (narrow, wide)] == [2 * 4 * 8 * 688, 2 * 4 * 8 * 704]
     assert [site.name for site in wide.sites if site.metric == "counters.flops"] == ["aten::addmm"]
+
+
+@pytest.mark.filterwarnings("ignore:Sparse CSR tensor support")
+def test_count_calls__product_of_a_sparse_matrix__zeros_are_no_arithmetic(tmp_path: Path) -> None:
+    workload = Workload(
+        build=lambda device: torch.ones(64, 8),
+        inputs=lambda batch, seed: torch.eye(64).to_sparse_csr(),
+        call=lambda weight, x: x @ weight,
+    )
+    found = counted(workload, tmp_path)
+    assert [op.op for op in found.ops] == ["aten::mm"]
+    assert found.values["counters.flops"] == 0
