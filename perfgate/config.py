@@ -148,7 +148,8 @@ class MeasureSettings(
     step_timeout: Annotated[
         Seconds,
         doc(
-            "Seconds that one step of the checklist, or one request of a pair, may take."
+            "Seconds that one step of the checklist, or one request of a pair, may take. A workload that takes longer "
+            "in a step is taken to hang, and nothing else is measured of it."
         ),
     ] = 300.0
     steady: Annotated[

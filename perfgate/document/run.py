@@ -95,6 +95,8 @@ class Finding(FrozenStruct, kw_only=True):
 
 # The message of a check with --time-budget for work that it did not begin.
 TIME_SPENT = Message("gate.not-measured-in-time")
+# The code of a worker that did not answer in time.
+TIMED_OUT = "worker.timed-out"
 # The codes for a workload with pairs too slow for the available time, for its calls or
 # for loading it; ``budget`` is one that they fit into.
 CALLS_TOO_SLOW = "gate.call-too-slow"
@@ -134,6 +136,11 @@ class ErrorDetail(FrozenStruct, kw_only=True):
             CALLS_TOO_SLOW,
             LOADS_TOO_SLOWLY,
         )
+
+    @property
+    def timed_out(self) -> bool:
+        """Whether a worker did not answer in time, and nothing had stopped it."""
+        return isinstance(self.message, Message) and self.message.code == TIMED_OUT
 
     @property
     def is_out_of_time(self) -> bool:

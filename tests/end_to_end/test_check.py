@@ -194,6 +194,29 @@ def test_check__wrong_output__fail_by_correctness(perfgate: Perfgate, clone: Clo
 
 
 @pytest.mark.slow
+def test_check__head_hangs__one_step_waits_for_it_and_nothing_else_is_measured(
+    perfgate: Perfgate, clone: Clone
+) -> None:
+    settings = clone.root / "perfgate.toml"
+    settings.write_text(settings.read_text() + "\n[measure]\nstep_timeout = 5\n")
+    clone.commit("settings")
+    clone.git("branch", "-f", "main")
+    clone.commit("a deadlock", model=(RELU, f"import time\n        time.sleep(3600)\n        {RELU}"))
+    done = perfgate("check", "--base", "main", "--out", "out", "--steps", "4,7", "--always", cwd=clone.root)
+    assert done.returncode == 4, done.stderr
+    assert ": pair 1, " not in done.stderr
+    head = json.loads((clone.root / "out" / "head" / "run.json").read_text())
+    counting, formats = head["checklist"]["steps"]
+    assert (counting["status"], formats["status"]) == ("error", "unavailable")
+    reason = "not measured, because the workload seems to hang: small: step 4 top_ops"
+    assert worded(formats["reason"]).startswith(reason)
+    assert [worded(check["message"]).startswith(reason) for check in head["checklist"]["correctness"]] == [True]
+    decision = _decision(clone.root / "out")
+    assert decision["verdict"] == "INCONCLUSIVE"
+    assert "failed: head small top_ops" in map(worded, decision["reasons"])
+
+
+@pytest.mark.slow
 def test_check__check_that_refuses_both_sides_in_ci__fail_without_pairs(perfgate: Perfgate, clone: Clone) -> None:
     clone.commit(
         "a wrong check", perf__workload=("(inputs.shape[0], 64)", "(7, 64)"), model=(RELU, f"y = y + 0\n        {RELU}")

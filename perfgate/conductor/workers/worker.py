@@ -25,7 +25,7 @@ from perfgate.conductor.failure import TurnError
 from perfgate.conductor.workers.interpreters import our_process, process_in
 from perfgate.conductor.workers.parking import Parking
 from perfgate.document.message import Message, as_message, english
-from perfgate.document.run import ErrorDetail, ErrorKind
+from perfgate.document.run import TIMED_OUT, ErrorDetail, ErrorKind
 from perfgate.errors import MeasuringError
 from perfgate.locale import Activity, shown
 from perfgate.protocol import (
@@ -562,7 +562,7 @@ class Worker:
         state = _kernel_state(self.pid)
         self._kill()
         message = Message(
-            "worker.timed-out", {"doing": status, "seconds": timeout, "state": state}
+            TIMED_OUT, {"doing": status, "seconds": timeout, "state": state}
         )
         return self._error("timeout", message, stack=True)
 

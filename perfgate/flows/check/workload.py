@@ -73,8 +73,9 @@ class WorkloadMeasurement:
     def measure(self) -> bool:
         """Measure the workload.
 
-        False, without pairs, if its check rejects the output of both sides, if counters
-        settle the verdict and the cost is not asked for, or if pairs would be too slow.
+        False, without pairs, if it hangs on a side, if its check rejects the output of
+        both sides, if counters settle the verdict and the cost is not asked for, or if
+        pairs would be too slow.
         """
         check = self.check
         name = self.reference.name
@@ -113,6 +114,8 @@ class WorkloadMeasurement:
         measured.pairs.append(pairs_of_workload)
         measured.base.append(sides[0].found)
         measured.head.append(sides[1].found)
+        if any(side.found.hangs for side in sides):
+            return False
         if _is_refused(sides[0].found) and _is_refused(sides[1].found):
             check.refused.append(name)
             return False

@@ -13,14 +13,15 @@ from pathlib import Path
 
 import pytest
 
-from perfgate.conductor.sides.checklist.checklist import Findings
+from perfgate.conductor.sides.checklist import checklist
+from perfgate.conductor.sides.checklist.checklist import ChecklistPlan, Findings, run_checklist
 from perfgate.conductor.workers.bench import Bench
 from perfgate.conductor.workers.checkout import Checkout
 from perfgate.conductor.workers.rooms import Rooms
 from perfgate.document.run import ErrorDetail, StepResult
 from perfgate.judging.report.text.messages import word
 from perfgate.protocol import CallTimed, TimeCallRequest
-from tests.unit.conductor.conftest import ASLEEP, reference_to
+from tests.unit.conductor.conftest import ASLEEP, reference_to, with_settings
 from tests.waiting import left_in_the_end
 
 Measure = Callable[..., Findings]
@@ -106,8 +107,35 @@ def test_run_checklist__call_hangs__stopped_at_the_time_limit_with_its_python_st
     assert "took longer than 3 s and was killed" in word(error.message)
     assert error.traceback is not None
     assert error.traceback.splitlines()[-1].endswith("in _sleep"), "a traceback ends where the code was"
-    assert findings.steps[1].status == "not_applicable"
+    assert findings.hangs
+    assert findings.steps[1].status == "unavailable"
+    assert word(findings.steps[1].reason or "").startswith(
+        "not measured, because the workload seems to hang: call_hangs: step 2 utilization"
+    )
+    (checked,) = findings.correctness
+    assert checked.status == "error"
+    assert word(checked.message or "").startswith("not measured, because the workload seems to hang")
     assert any(re.fullmatch(r"call_hangs: step 2 utilization.* \([123] s\)", line) for line in said)
+
+
+def test_run_checklist__check_hangs__the_steps_after_it_do_not_wait_as_long(
+    bench: Bench, checkout: Checkout, tmp_path: Path
+) -> None:
+    bench.config = with_settings(bench.config, step_timeout=5)
+    findings = run_checklist(bench, checkout, reference_to("check_hangs"), ChecklistPlan((2, 19), tmp_path))
+    assert [(step.number, step.status) for step in findings.steps] == [(2, "ok"), (19, "unavailable")]
+    (checked,) = findings.correctness
+    assert checked.status == "error"
+    assert "checking the output of check_hangs took longer than 5 s" in word(checked.message or "")
+
+
+def test_run_checklist__informing_step_takes_longer_than_it_may__other_steps_are_measured(
+    bench: Bench, checkout: Checkout, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(checklist, "INFORMING_TIMEOUT", 0.01)
+    plan = ChecklistPlan((7,), tmp_path, informing=(1,))
+    latency, formats = run_checklist(bench, checkout, reference_to("well"), plan).steps
+    assert (latency.status, formats.status) == ("error", "ok")
 
 
 def test_run_checklist__half_a_message__the_conductor_does_not_wait_for_the_rest(measure: Measure) -> None:

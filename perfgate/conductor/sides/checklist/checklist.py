@@ -66,10 +66,13 @@ STEADY_STEP = 1
 class Findings:
     """The results of one pass of the checklist over one workload, which took
     ``load_seconds`` to load.
+
+    A workload that ``hangs`` did not end in the time of a step.
     """
 
     workload: WorkloadRecord
     load_seconds: float = 0.0
+    hangs: bool = False
     steps: list[StepResult] = field(default_factory=list)
     correctness: list[CorrectnessResult] = field(default_factory=list)
     counters: list[CounterSet] = field(default_factory=list)
@@ -215,7 +218,9 @@ def run_checklist(
     measured, in a fresh process where an error may have spoiled the device for this
     one. An experiment cannot fail a step: one that fails after an experiment ran in the
     same process, or with it, is repeated in a fresh process without experiments. The
-    check also runs after the deadline, because no output passes without it.
+    check also runs after the deadline, because no output passes without it. A workload
+    that takes all the time of a step, or of the check, is taken to hang: nothing else
+    is measured of it, because every further step would wait as long.
     """
     runner = _StepRunner(bench, checkout, reference, plan)
     while runner.remaining:
@@ -316,7 +321,7 @@ class _StepRunner:
             self._leave_out(number, TIME_SPENT)
             return True
         if number not in plan.informing and number not in plan.exact_only:
-            return self._run_step(worker, number)
+            return self._run_step(worker, number, loaded)
         limit = informing_seconds(number, plan.earlier, plan.exact_only)
         if self.spent > limit:
             # A step that itself spent the time and broke gives that as its reason.
@@ -326,7 +331,7 @@ class _StepRunner:
             self._leave_out(number, reason)
             return True
         started = time.monotonic()
-        is_usable = self._run_step(worker, number, at_most=INFORMING_TIMEOUT)
+        is_usable = self._run_step(worker, number, loaded, at_most=INFORMING_TIMEOUT)
         self.spent += max(
             0.0, time.monotonic() - started - self._steady_seconds(number)
         )
@@ -344,6 +349,27 @@ class _StepRunner:
 
     def _leave_out(self, number: int, reason: Message) -> None:
         self.findings.steps.append(_unmeasured(number, self.reference, reason=reason))
+
+    def _end_after_hang(self, error: ErrorDetail, shapes: Iterable[str]) -> None:
+        """Leave out all that remains, because the workload hangs."""
+        self.findings.hangs = True
+        reason = Message("gate.after-hang", {"error": as_message(error.message)})
+        for number in self.remaining:
+            if number is _CHECK:
+                self._fail_check(shapes, reason)
+            else:
+                self._leave_out(number, reason)
+        self.remaining.clear()
+
+    def _fail_check(self, shapes: Iterable[str], message: Message | str) -> None:
+        for shape in shapes:
+            failed = CorrectnessResult(
+                workload=self.reference.name,
+                shape=shape,
+                status="error",
+                message=message,
+            )
+            self.findings.correctness.append(failed)
 
     def _steady_seconds(self, number: int) -> float:
         """The time that the requested steady state adds to a step."""
@@ -365,14 +391,9 @@ class _StepRunner:
             if worker.experimented:
                 return self._check_again()
             self.bench.say(f"{doing.shown}: {error}")
-            for shape in loaded.shapes:
-                failed = CorrectnessResult(
-                    workload=self.reference.name,
-                    shape=shape,
-                    status="error",
-                    message=error.detail.message,
-                )
-                self.findings.correctness.append(failed)
+            self._fail_check(loaded.shapes, error.detail.message)
+            if error.detail.timed_out:
+                self._end_after_hang(error.detail, loaded.shapes)
             return error.alive and not self.is_spoiled_by_errors
         has_messages = any(result.message for result in reply.results)
         is_unknown = not all(result.signature for result in reply.results)
@@ -392,7 +413,7 @@ class _StepRunner:
         return False
 
     def _run_step(
-        self, worker: Worker, number: int, *, at_most: float = math.inf
+        self, worker: Worker, number: int, loaded: Loaded, *, at_most: float = math.inf
     ) -> bool:
         """Run one step and return whether the worker can be asked again.
 
@@ -444,6 +465,10 @@ class _StepRunner:
             findings.steps.append(
                 _unmeasured(number, self.reference, error=error.detail)
             )
+            # A step that only informs may just be slow.
+            had_all_time = at_most >= config.measure.step_timeout
+            if error.detail.timed_out and had_all_time:
+                self._end_after_hang(error.detail, loaded.shapes)
             return error.alive and not self.is_spoiled_by_errors
         if reply.result.error is not None and self._repeats(
             worker, number, reply.result.error
