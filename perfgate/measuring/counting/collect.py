@@ -19,6 +19,9 @@ from perfgate.trace.model.events import CALL, DEVICE_KINDS, KERNEL_KINDS, EventT
 from perfgate.trace.model.recording import Timeline
 from perfgate.trace.readers.ascend.archive import pack
 
+# Characters of a shape in the name of a file, of which Linux allows 255.
+_MOST_NAME = 100
+
 
 class CallTrace(NamedTuple):
     """A trace of some calls on one device, and the file it was read from."""
@@ -154,9 +157,11 @@ def trace_name(workload: str, shape: str) -> str:
     """The file name of a trace without its suffix; other characters than letters,
     digits, dots, dashes and underscores become dashes.
 
-    A changed name gets some digits of its hash, so that no two shapes share a file.
+    A changed or shortened name gets some digits of its hash, so that no two shapes
+    share a file.
     """
-    plain = re.sub(r"[^A-Za-z0-9._-]+", "-", shape)
+    plain = re.sub(r"[^A-Za-z0-9._-]+", "-", shape)[:_MOST_NAME]
     if plain != shape:
-        plain += "-" + hashlib.sha256(shape.encode()).hexdigest()[:8]
+        digits = hashlib.sha256(shape.encode(errors="backslashreplace")).hexdigest()
+        plain += f"-{digits[:8]}"
     return f"trace-{workload}-{plain}"

@@ -7,7 +7,7 @@ import hashlib
 import importlib.util
 import math
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from importlib.machinery import (
     BYTECODE_SUFFIXES,
     EXTENSION_SUFFIXES,
@@ -161,8 +161,13 @@ def _check_fields(workload: Workload, attribute: str, file: Path) -> None:
         raise _refused("workload.preprocess", where, value=repr(preprocess))
     if not isinstance(workload.grad, bool):
         raise _refused("workload.grad", where, value=repr(workload.grad))
-    if not isinstance(workload.batch, int) or workload.batch < 1:
+    if not _is_count(workload.batch):
         raise _refused("workload.batch", where, value=repr(workload.batch))
+    sizes = workload.batch_sizes
+    if not isinstance(sizes, Sequence) or not all(map(_is_count, sizes)):
+        raise _refused("workload.batch-sizes", where, value=repr(sizes))
+    if workload.ranks != 0 and not _is_count(workload.ranks):
+        raise _refused("workload.ranks", where, value=repr(workload.ranks))
     _check_promises(workload, where)
     _check_shapes(workload.shapes, where)
 
@@ -177,9 +182,15 @@ def _refused(code: str, where: Message, **values: str | Message) -> WorkloadErro
     return WorkloadError(Message(code, {"where": where, **values}))
 
 
+def _is_count(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 1
+
+
 def _check_promises(workload: Workload, where: Message) -> None:
     if not isinstance(workload.sla, SLA):
         raise _refused("workload.sla", where, value=repr(workload.sla))
+    if workload.sla.p99 is not None and not _above_zero(workload.sla.p99):
+        raise _refused("workload.sla-p99", where, value=repr(workload.sla.p99))
     if workload.sla.rate is not None and not _above_zero(workload.sla.rate):
         raise _refused("workload.sla-rate", where, value=repr(workload.sla.rate))
     traffic = workload.traffic
@@ -224,7 +235,10 @@ def _check_shapes(shapes: object, where: Message) -> None:
     if not isinstance(shapes, Mapping) or not shapes:
         raise _refused("workload.shapes", where, remedy=remedy)
     for name, arguments in shapes.items():
-        if not isinstance(name, str) or not isinstance(arguments, Mapping):
+        are_named = isinstance(arguments, Mapping) and all(
+            isinstance(argument, str) for argument in arguments
+        )
+        if not isinstance(name, str) or not are_named:
             raise _refused("workload.shape", where, name=repr(name), remedy=remedy)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from perfgate.measuring.counting.collect import read_calls
+from perfgate.measuring.counting.collect import read_calls, trace_name
 from perfgate.trace.analysis.flame import flame_tree
 from perfgate.trace.analysis.stacks import stacks_of
 from perfgate.trace.model.events import CALL
@@ -25,3 +25,11 @@ def test_of_faster_half__calls_that_were_disturbed__are_none_any_more(tmp_path: 
     assert trace.calls == 5
     (costs,) = flame_tree(stacks, "default").sides
     assert (costs.units, sum(costs.own)) == (3, 310_000)
+
+
+def test_trace_name__names_that_no_file_can_have__short_and_never_the_same() -> None:
+    assert trace_name("w", "short") == "trace-w-short"
+    names = ["../up", "a/b", "a-b", "x" * 300, "x" * 301, "\udcff"]
+    files = [trace_name("w", name) for name in names]
+    assert len(set(files)) == len(names)
+    assert all(len(file) < 130 and "/" not in file and file.isascii() for file in files)
