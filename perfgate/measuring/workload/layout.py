@@ -126,7 +126,10 @@ def _movable(tensors: list[torch.Tensor]) -> bool:
             or tensor.is_inference()
         ):
             return False
-        sizes[_address(tensor)] = tensor.untyped_storage().nbytes()
+        try:
+            sizes[_address(tensor)] = tensor.untyped_storage().nbytes()
+        except RuntimeError:  # a tensor around others has no memory of its own
+            return False
     return sum(sizes.values()) <= MOST_BYTES
 
 
@@ -140,9 +143,15 @@ def _move(tensors: list[torch.Tensor]) -> None:
         if address not in moved:
             moved[address] = tensor.untyped_storage().clone()  # type: ignore[no-untyped-call]
         there = torch.empty(0, dtype=tensor.dtype)
-        tensor.data = there.set_(
+        there.set_(
             moved[address], tensor.storage_offset(), tensor.size(), tensor.stride()
         )
+        # Of these the memory holds other numbers than the tensor.
+        if tensor.is_conj():
+            there = torch._conj(there)
+        if tensor.is_neg():
+            there = torch._neg_view(there)
+        tensor.data = there
 
 
 def _address(tensor: torch.Tensor) -> int:

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 import torch
 from torch import nn
+from torch.testing._internal.two_tensor import TwoTensor
 
 from perfgate.measuring.devices.backends.cpu import CpuDevice
 from perfgate.measuring.workload import layout
@@ -110,6 +111,43 @@ def test_move__what_a_module_keeps_beside_its_parameters__moves_as_far_as_it_can
     assert caching.rows[0].data_ptr() == caching.cache.data_ptr()
     assert stay == [caching.last.data_ptr(), caching.seen.data_ptr()]
     assert torch.equal(caching.rows[1], torch.arange(8))
+
+
+class Conjugated(nn.Module):
+    """Keeps tensors whose memory holds the conjugate, or the negative, of their numbers."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        numbers = torch.tensor([1 + 2j, 3 - 4j])
+        self.turned = numbers.conj()
+        self.register_buffer("imaginary", numbers.conj().imag)
+
+
+def test_move__conjugated_and_negated_views__keep_their_values() -> None:
+    workload = bound(Conjugated, lambda batch, seed: torch.tensor([[1j * seed, 5.0]]).mH)
+    (inputs, *_), model = workload.pool("default"), workload.model
+    before = [inputs.clone(), model.turned.clone(), model.imaginary.clone()]
+    addresses = [inputs.data_ptr(), model.turned.data_ptr()]
+    moved = Layout(workload)
+
+    moved.move(1)
+
+    assert moved.movable
+    assert all(map(torch.equal, [inputs, model.turned, model.imaginary], before))
+    assert addresses != [inputs.data_ptr(), model.turned.data_ptr()]
+
+
+def test_move__weights_of_a_class_around_other_tensors__not_movable() -> None:
+    def build() -> nn.Module:
+        linear = nn.Linear(2, 2).requires_grad_(False)
+        linear.weight = nn.Parameter(TwoTensor(torch.ones(2, 2), torch.zeros(2, 2)), requires_grad=False)
+        return linear
+
+    workload = bound(build, tokens)
+    moved = Layout(workload)
+    moved.move(1)
+    assert not moved.movable
+    assert workload.model.weight.a.tolist() == [[1.0, 1.0]] * 2
 
 
 @pytest.mark.parametrize("seeds", [(5, 5), (5, 6)], ids=["same", "other"])
