@@ -127,5 +127,5 @@ def calls_of(traffic: Traffic, batch: int, *, count: int, seed: int) -> Floats:
     completes its batch.
     """
     requests = arrivals(traffic, count=count * batch, seed=seed)
-    times: Floats = requests[batch - 1 :: batch] - requests[batch - 1]
-    return times
+    times: Floats = requests[batch - 1 :: batch]
+    return times - times[:1]

@@ -107,6 +107,12 @@ def test_batching__more_than_any_batch_can_answer__said_with_the_most_there_is()
     ]
 
 
+def test_batching__all_requests_within_one_stretch__every_stretch_has_its_part() -> None:
+    outcome = _measure(US, US // 100, traffic=Traffic(rate=1e6), batch_sizes=(1024,), batch=64)
+    replayed = _value(outcome, "batching.p50", "continuous", "replayed")
+    assert replayed.count == 2 * 10_000
+
+
 def test_batching__sla__goodput_and_highest_rate_of_each_way() -> None:
     outcome = _measure(4 * MS, 100 * US, batch=8, traffic=HALF, sla=SLA(p99=0.02))
     assert _number(outcome, "batching.goodput", "continuous", "simulated") == pytest.approx(200, rel=0.03)

@@ -191,10 +191,11 @@ def test_latency__more_calls_than_it_serves__saturated_and_no_percentile_claimed
     assert (p99.value, reason_of(p99)) == (None, "the queue grows without bound at 200 calls per second")
 
 
-def test_latency__rate_too_low_for_the_time__no_value_and_why() -> None:
-    outcome = STEP.measure(context_on(FakeDevice(), curve(MS, 0, traffic=Traffic(rate=0.5))))
-    p50 = _at_rate(outcome, "latency.p50", "0.5")
-    assert reason_of(p50) == "0.5 calls per second are fewer than 10 in the time for it"
+@pytest.mark.parametrize("rate", ["0.5", "0.01"])
+def test_latency__rate_too_low_for_the_time__no_value_and_why(rate: str) -> None:
+    outcome = STEP.measure(context_on(FakeDevice(), curve(MS, 0, traffic=Traffic(rate=float(rate)))))
+    p50 = _at_rate(outcome, "latency.p50", rate)
+    assert reason_of(p50) == f"{rate} calls per second are fewer than 10 in the time for it"
 
 
 def test_latency__budget_on_the_p99__enough_calls_even_when_quick() -> None:

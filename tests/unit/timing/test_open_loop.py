@@ -45,6 +45,11 @@ def test_calls_of__batch_of_three__sent_with_the_request_that_completes_it() -> 
     assert calls_of(traffic, 3, count=2, seed=1).tolist() == pytest.approx([0.0, 0.7])
 
 
+def test_calls_of__none_in_the_time__no_times() -> None:
+    assert calls_of(Traffic(rate=0.2), 3, count=0, seed=1).tolist() == []
+    assert calls_of(Traffic(arrivals=[0.0, 9.0]), 3, count=0, seed=1).tolist() == []
+
+
 def _stall_once(number: int) -> int:
     """Give calls of 2 ms, of which the 300th stalls for 100 ms."""
     return 100 * MS if number == 300 else 2 * MS

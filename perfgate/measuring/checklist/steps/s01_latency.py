@@ -61,6 +61,8 @@ _FEWEST_ARRIVALS = 10
 # Seconds of all promised rates and shapes together, if that is what their P99 takes; a
 # step may take 300 s.
 _MOST_SECONDS_OF_PROMISES = 120.0
+# No host sends more in the time of a rate.
+_MOST_ARRIVALS = 5_000_000
 # An open loop may take this many times its usual time if it would otherwise end just
 # before its P99 is known.
 _STRETCH = 1.5
@@ -469,7 +471,7 @@ def _count(rate: float, *, least: float, usual: float, most: float) -> int:
     """
     if (P99_FLOOR + 1) / rate > most:
         return int(rate * usual)
-    return max(P99_FLOOR + 1, int(rate * least))
+    return max(P99_FLOOR + 1, int(min(rate * least, _MOST_ARRIVALS)))
 
 
 def _add_open_loop(outcome: StepOutcome, loop: OpenLoop, rate: str) -> None:

@@ -299,11 +299,12 @@ def replay(
     segments, seconds = (2, 0.7) if context.extent.quick else (4, 2.5)
     lot = random.Random(context.seed)
     replays = [PolicyReplay(policy, []) for policy in policies]
-    begin = 0
+    begin, most = 0, arrivals.size // segments
     for number in range(segments):
         # The next requests, counted from the first of them, that every policy is to
         # have answered in this time.
-        stretch = arrivals[begin:] - arrivals[begin]
+        stretch = arrivals[begin : begin + most]
+        stretch = stretch - stretch[0]
         stretch = stretch[stretch <= seconds]
         answered = [
             int((simulate(stretch, policy, service).ends <= seconds).sum())
