@@ -49,7 +49,7 @@ from perfgate.measuring.counting.tally import (
     Dispatched,
     SourceLines,
 )
-from perfgate.measuring.devices.batches import tensors
+from perfgate.measuring.devices.batches import bytes_of, tensors
 from perfgate.measuring.devices.device import Call, HostWait
 from perfgate.measuring.workload.output import reading_into
 from perfgate.trace.model.spans import COLLECTIVES
@@ -333,7 +333,7 @@ class CountingMode(WatchingMode):
         waits = call.reads_data()
         for target, source in call.copies():
             add(COPIES, name, line)
-            add(COPY_BYTES, name, line, target.numel() * target.element_size())
+            add(COPY_BYTES, name, line, bytes_of(target))
             add(NONCONTIGUOUS_COPIES, name, line, layout_differs(target, source))
             waits = waits or waits_for_copy(
                 target, source, non_blocking=call.non_blocking

@@ -309,6 +309,10 @@ def test_count_calls__wider_layer__its_arithmetic_by_operator(tmp_path: Path) ->
     assert [site.name for site in wide.sites if site.metric == "counters.flops"] == ["aten::addmm"]
 
 
+def copied(_, x):
+    return x.clone()
+
+
 @pytest.mark.filterwarnings("ignore:Sparse CSR tensor support")
 def test_count_calls__product_of_a_sparse_matrix__zeros_are_no_arithmetic(tmp_path: Path) -> None:
     workload = Workload(
@@ -319,3 +323,10 @@ def test_count_calls__product_of_a_sparse_matrix__zeros_are_no_arithmetic(tmp_pa
     found = counted(workload, tmp_path)
     assert [op.op for op in found.ops] == ["aten::mm"]
     assert found.values["counters.flops"] == 0
+
+
+def test_count_calls__copy_of_a_sparse_tensor__the_bytes_that_it_holds(tmp_path: Path) -> None:
+    workload = Workload(
+        build=lambda device: torch.nn.Identity(), inputs=lambda batch, seed: torch.eye(64).to_sparse(), call=copied
+    )
+    assert counted(workload, tmp_path).values["counters.copy_bytes"] == 64 * (4 + 2 * 8)
