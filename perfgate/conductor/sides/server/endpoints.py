@@ -9,15 +9,18 @@ folder that its environment or settings name, SGLang to the folder in the reques
 
 from __future__ import annotations
 
+import http.client
 import json
 import re
 import urllib.error
 import urllib.request
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import msgspec
+
+from perfgate.system.logs import one_line
 
 _PROBE_SECONDS = 5.0
 # The profiler is asked for on a server that may lack it, and a wrong path answers at
@@ -36,6 +39,8 @@ _NAMES: Mapping[str, str] = {
 }
 _LINE = re.compile(r"^([a-zA-Z_:][\w:]*)(?:\{.*\})? (\S+)", re.MULTILINE)
 _MOST_BYTES = 1 << 24
+# The server is on this machine: a proxy of the environment would not find it.
+_DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 
 class ServerEndpoints:
@@ -47,7 +52,7 @@ class ServerEndpoints:
     def obstacle(self, path: str) -> str:
         """Why a path does not answer with success; empty if it does."""
         try:
-            with urllib.request.urlopen(self.url + path, timeout=_PROBE_SECONDS):  # noqa: S310 - our own http address
+            with _answer(self.url + path, _PROBE_SECONDS):
                 return ""
         except urllib.error.HTTPError as error:
             return f"HTTP {error.code}"
@@ -79,7 +84,7 @@ class ServerEndpoints:
         if settings is not None:
             request.data = json.dumps(settings).encode()
             request.add_header("Content-Type", "application/json")
-        with urllib.request.urlopen(request, timeout=seconds):  # noqa: S310
+        with _answer(request, seconds):
             return
 
     def start_profiler(self, folder: Path) -> bool:
@@ -104,9 +109,25 @@ class ServerEndpoints:
             self.post("/stop_profile", _STOP_SECONDS, {})
 
     def _read(self, path: str, most: int) -> bytes:
-        with urllib.request.urlopen(self.url + path, timeout=_PROBE_SECONDS) as answer:  # noqa: S310
+        with _answer(self.url + path, _PROBE_SECONDS) as answer:
             content: bytes = answer.read(most)
             return content
+
+
+@contextmanager
+def _answer(
+    request: str | urllib.request.Request, seconds: float
+) -> Iterator[http.client.HTTPResponse]:
+    """The successful answer to a request. Raises OSError for any other, also of a
+    server that speaks something else than HTTP.
+    """
+    try:
+        with _DIRECT.open(request, timeout=seconds) as answer:
+            yield answer
+    except OSError:  # a connection that ends early is an HTTPException too
+        raise
+    except http.client.HTTPException as error:
+        raise OSError(f"its answer is not HTTP ({one_line(str(error))})") from error
 
 
 def parse_counters(text: str) -> dict[str, int]:
