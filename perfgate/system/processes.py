@@ -126,6 +126,14 @@ def children() -> list[int]:
     return pids
 
 
+def signal_name(number: int) -> str:
+    """E.g. ``SIGKILL``; real-time signals have no names."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
 def name_of(pid: int) -> str:
     """The name of a process, at most 15 characters (proc(5), comm); empty if it is
     gone.

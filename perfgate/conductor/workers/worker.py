@@ -52,7 +52,7 @@ from perfgate.protocol import (
 )
 from perfgate.system.interrupts import safe_point
 from perfgate.system.logs import bound_log, cut_log, log_tail, one_line, read_log
-from perfgate.system.processes import is_stopped
+from perfgate.system.processes import is_stopped, signal_name
 from perfgate.system.walls import Room
 
 TICK_SECONDS = 0.2
@@ -688,14 +688,6 @@ def _activity_of(progress: ProgressReply) -> str:
         return Activity(progress.text, **progress.values)
     except (LookupError, ValueError, AttributeError, TypeError):
         return progress.text
-
-
-def signal_name(number: int) -> str:
-    """E.g. ``SIGKILL``; real-time signals have no names."""
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return f"signal {number}"
 
 
 def _kernel_state(pid: int) -> str:

@@ -203,6 +203,11 @@ def test_stop__in_the_middle_of_the_loop__nothing_left(make: MakeSide, tmp_path:
     ("step", "message", "kind"),
     [
         ("rank == 1 and step == 8 and os.kill(os.getpid(), 9)", "rank 1 was killed by SIGKILL after 7 steps", "exit"),
+        (
+            "rank == 1 and step == 8 and os.kill(os.getpid(), 40)",
+            "rank 1 was killed by signal 40 after 7 steps",
+            "exit",
+        ),
         ("rank == 1 and step == 8 and sys.exit(3)", "rank 1 exited after 7 steps with code 3", "exit"),
         ("rank == 0 and step == 8 and sys.exit(0)", "rank 0 left its loop after 7 steps; let the loop run", "exit"),
         ("rank == 1 and step == 8 and time.sleep(60)", "rank 1 did not finish a turn of 3 steps within 2 s", "timeout"),

@@ -5,7 +5,6 @@ steps of its loop in each turn.
 from __future__ import annotations
 
 import math
-import signal
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from hashlib import sha256
@@ -42,6 +41,7 @@ from perfgate.document.samples import SampleSet, pack
 from perfgate.errors import ResultsError
 from perfgate.job_settings import JobReference
 from perfgate.system.interrupts import safe_point
+from perfgate.system.processes import signal_name
 from perfgate.system.turns import TURN_VARIABLE
 
 _TICK_SECONDS = 0.2
@@ -289,7 +289,7 @@ class RanksSide(ProgramSide):
             return self._failed("exit", "job.rank-lost", **values)
         if code < 0:
             return self._failed(
-                "exit", "job.rank-killed", **values, signal=signal.Signals(-code).name
+                "exit", "job.rank-killed", **values, signal=signal_name(-code)
             )
         return self._failed(
             "exit", "job.rank-ended" if code else "job.rank-done", **values, code=code

@@ -19,6 +19,7 @@ from typing import Literal
 import msgspec
 
 from perfgate.errors import MeasuringError
+from perfgate.system.processes import signal_name
 
 Operation = Literal["all_reduce", "all_gather", "reduce_scatter"]
 OPERATIONS: tuple[Operation, ...] = ("all_reduce", "all_gather", "reduce_scatter")
@@ -164,7 +165,7 @@ def _end_of(code: int | None) -> str:
     if code is None:
         return "did not end in time"
     if code < 0:
-        return f"was killed by {signal.Signals(-code).name}"
+        return f"was killed by {signal_name(-code)}"
     return f"ended with exit status {code}"
 
 
