@@ -253,6 +253,14 @@ def test_time_limit__a_process_that_hangs__ended_with_those_below_it() -> None:
     assert time.monotonic() - started < 60
 
 
+@pytest.mark.parametrize("seconds", [0, -1.5])
+def test_time_limit__nothing_left_of_it__up_at_once(seconds: float) -> None:
+    ran = []
+    with pytest.raises(TimeUpError), time_limit(seconds):
+        ran.append(True)
+    assert not ran
+
+
 def test_time_limit__done_in_time__nothing_rings_later() -> None:
     with time_limit(0.1):
         pass

@@ -366,6 +366,9 @@ def time_limit(seconds: float) -> Iterator[None]:
     A compiler cannot be asked to stop, nor the compilers that it starts; g++ may start
     cc1plus while it is being killed.
     """
+    # A timer refuses a negative time, and 0 is none at all.
+    if seconds <= 0:
+        raise TimeUpError
     before = set(running_below(os.getpid()))
 
     def ring(_signal: int, _frame: FrameType | None) -> None:
