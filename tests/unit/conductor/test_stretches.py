@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import math
 from collections import Counter
 
 import pytest
@@ -96,10 +97,20 @@ def test_measure_stretches__waits_for_a_cpu__no_time_of_a_call() -> None:
     assert set(unpack(measured.head[0].shapes[SHAPE].times.wall).tolist()) == {MS}
 
 
-def test_measure_stretches__calls_of_a_quarter_second__none() -> None:
-    measured, _ = VirtualGate(works(300 * MS), works(300 * MS), device=host).measure_stretches(quads=0)
-    assert not measured.base
+@pytest.mark.parametrize("deadline", [math.inf, -1.0])
+def test_measure_stretches__calls_of_a_quarter_second__none_even_without_time(deadline: float) -> None:
+    measured, _ = VirtualGate(works(300 * MS), works(300 * MS), device=host).measure()
+    gate = VirtualGate(works(300 * MS), works(300 * MS), device=host, deadline=deadline)
+    _, machine = gate.measure_stretches(measured)
+    assert "stretch" not in {one.arm for one in measured.base}
     assert not measured.failed
+    assert not machine.workers
+
+
+def test_measure_stretches__only_base_has_calls_of_a_quarter_second__some() -> None:
+    gate = VirtualGate(works(300 * MS), works(100 * MS), device=host)
+    measured, _ = gate.measure_stretches(gate.measure()[0])
+    assert "stretch" in {one.arm for one in measured.base}
 
 
 def test_measure_stretches__deadline_passed__a_failure() -> None:

@@ -28,7 +28,11 @@ from perfgate.conductor.sides.function.plan import (
     seconds_of_block,
 )
 from perfgate.conductor.sides.function.warm import WarmPlace
-from perfgate.conductor.sides.function.workload import FunctionTurns, WorkloadSides
+from perfgate.conductor.sides.function.workload import (
+    FunctionTurns,
+    PairedMeasurement,
+    WorkloadSides,
+)
 from perfgate.document.run import PAIRS_PER_ROUND, TIME_SPENT, ErrorDetail
 from perfgate.document.samples import STALL_FACTOR, BlockColumns, Replicate, unpack
 from perfgate.locale import sentence
@@ -125,7 +129,9 @@ def measure_stretches(
     device holds one: processes that take no turns may meet different machines. A start
     that fails ends it.
     """
-    if sides.bench.holds_one or (quads >= looks[0] and is_decided()):
+    if sides.bench.holds_one or _has_slow_calls(sides.measured):
+        return
+    if quads >= looks[0] and is_decided():
         return
     clock = sides.observer.monotonic
     stretches = StretchTurns(sides, quads)
@@ -145,6 +151,23 @@ def measure_stretches(
         is_in_time = engine.run()
     if not is_in_time and stretches.done < looks[0]:
         stretches.fail_at(next(starts), ErrorDetail(kind="timeout", message=TIME_SPENT))
+
+
+def _has_slow_calls(pairs: PairedMeasurement) -> bool:
+    """Whether a call of every shape takes SLOW_CALL_SECONDS together, on both sides."""
+    return all(
+        _typical_seconds(replicates) >= SLOW_CALL_SECONDS
+        for replicates in (pairs.base, pairs.head)
+    )
+
+
+def _typical_seconds(replicates: Sequence[Replicate]) -> float:
+    """The sum of the median calls of the shapes."""
+    walls: dict[str, list[np.ndarray]] = {}
+    for replicate in replicates:
+        for shape, columns in replicate.shapes.items():
+            walls.setdefault(shape, []).append(unpack(columns.times.wall))
+    return sum(float(np.median(np.concatenate(each))) for each in walls.values()) / 1e9
 
 
 class StretchTurns(FunctionTurns):
@@ -197,8 +220,6 @@ class StretchTurns(FunctionTurns):
         }
         seconds = [seconds_of_calls(origin.warm, block_seconds) for origin in origins]
         self._members = members[0], members[1]
-        if min(member.call_seconds for member in self._members) >= SLOW_CALL_SECONDS:
-            return Quads.exactly(0)
         if self._plan is None:
             # By the slower side, within reason.
             first, second = seconds
