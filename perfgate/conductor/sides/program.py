@@ -14,6 +14,7 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import IO
 
 import msgspec
 
@@ -24,11 +25,12 @@ from perfgate.document.job import CpuTime
 from perfgate.document.message import Message, MessageValue
 from perfgate.document.run import ErrorDetail, ErrorKind
 from perfgate.system.interrupts import safe_point
-from perfgate.system.logs import KEPT_BYTES, cut_log, log_tail
+from perfgate.system.logs import KEPT_BYTES, cut_log, log_tail, only_a_file
 from perfgate.system.processes import (
     cpu_ns_below,
     run_delay_ns_below,
     running_below,
+    signal_name,
     threads_of,
 )
 from perfgate.system.walls import Room
@@ -64,10 +66,10 @@ class ProgramEnd(msgspec.Struct, frozen=True):
         """The name of the signal that killed the program, or the program that its shell
         started; empty if it exited.
         """
-        number = -self.code if self.code < 0 else self.code - _SHELL_SIGNAL
-        if number not in set(signal.Signals):
-            return ""
-        return signal.Signals(number).name
+        if self.code < 0:
+            return signal_name(-self.code)
+        number = self.code - _SHELL_SIGNAL
+        return signal_name(number) if number in set(signal.Signals) else ""
 
 
 def free_port() -> int:
@@ -124,16 +126,18 @@ class SideProgram:
         self._buffer = b""
         self._end: ProgramEnd | None = None
         self._turn_ended: tuple[float, int] | None = None
-        ours, theirs = socket.socketpair()
-        on = ",".join(map(str, cpus or granted_cpus()))
-        walls = json.dumps(room) if room else ""
-        keeper = our_process(
-            "perfgate.system.keeper", str(theirs.fileno()), on, str(folder), walls
-        )
-        self._connection = ours
         cut_log(log)
-        with log.open("ab") as output:
+        with self._open_log("ab") as output:
+            # The program shares the file.
+            os.set_blocking(output.fileno(), True)
             self.log_begins = output.tell()
+            ours, theirs = socket.socketpair()
+            self._connection = ours
+            on = ",".join(map(str, cpus or granted_cpus()))
+            walls = json.dumps(room) if room else ""
+            keeper = our_process(
+                "perfgate.system.keeper", str(theirs.fileno()), on, str(folder), walls
+            )
             self._keeper = subprocess.Popen(
                 [*keeper, "/bin/sh", "-c", line],
                 cwd="/",
@@ -171,9 +175,24 @@ class SideProgram:
 
     def output(self) -> str:
         """Its output since it was started, the last MiB of it."""
-        with self._log.open("rb") as log:
+        with self._open_log("rb") as log:
             log.seek(max(self.log_begins, log.seek(0, os.SEEK_END) - KEPT_BYTES))
             return log.read(KEPT_BYTES).decode(errors="replace")
+
+    def _open_log(self, mode: str) -> IO[bytes]:
+        """Raises SideError if an earlier or running program put something else in its
+        place.
+        """
+        try:
+            return open(self._log, mode, opener=only_a_file)
+        except OSError as error:
+            raise self.failed(
+                "protocol",
+                "job.no-log",
+                line=self._line,
+                log=self._log.name,
+                why=error.strerror or str(error),
+            ) from error
 
     def cpu_ns(self) -> int:
         """The CPU time of it and all below it, daemons and processes that have ended

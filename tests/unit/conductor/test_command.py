@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from perfgate.conductor.sides.command.command import CommandSide
+from perfgate.conductor.sides.program import SideError
 from perfgate.conductor.sides.side import SidePlace
 from perfgate.job_settings import JobReference, JobSettings
 
@@ -57,3 +58,28 @@ def test_count__of_a_program__has_the_lines_of_its_threads_and_processes(tmp_pat
 @pytest.mark.parametrize("command", ["true", f"{sys.executable} -c 'raise SystemExit(3)'"])
 def test_count__of_no_python_or_a_run_that_fails__is_none(command: str, tmp_path: Path) -> None:
     assert side(command, tmp_path).count() == {"python_lines": 0}
+
+
+@pytest.mark.parametrize(
+    "meanwhile",
+    [
+        "mkdir $PERFGATE_LINES/folder",
+        "mkfifo $PERFGATE_LINES/pipe",
+        "ln -s /nowhere $PERFGATE_LINES/link",
+        "head -c 9 /dev/zero > $PERFGATE_LINES/longer",
+    ],
+)
+def test_count__program_puts_other_things_into_the_folder__its_lines_count(meanwhile: str, tmp_path: Path) -> None:
+    assert side(f"{meanwhile}; {sys.executable} -c 'print()'", tmp_path).count()["python_lines"] > 0
+
+
+def test_count__program_removes_temporary_folders__none(tmp_path: Path) -> None:
+    assert side("rm -r $PERFGATE_LINES", tmp_path).count() == {"python_lines": 0}
+
+
+@pytest.mark.parametrize("instead", ["mkdir $PERFGATE_METRICS", "mkfifo $PERFGATE_METRICS"])
+def test_turn__no_file_where_the_numbers_belong__said_and_removed_again(instead: str, tmp_path: Path) -> None:
+    bench = side(instead, tmp_path)
+    bench.count()  # leaves one behind
+    with pytest.raises(SideError, match="PERFGATE_METRICS names a file to write"):
+        bench.turn(0)

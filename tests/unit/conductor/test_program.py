@@ -44,7 +44,13 @@ def test_program__prints__its_output_is_that_of_this_run(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize(
-    ("line", "name"), [("kill -9 $$", "SIGKILL"), ("sh -c 'kill -ABRT $$'; exit $?", "SIGABRT"), ("exit 126", "")]
+    ("line", "name"),
+    [
+        ("kill -9 $$", "SIGKILL"),
+        ("sh -c 'kill -ABRT $$'; exit $?", "SIGABRT"),
+        ("exit 126", ""),
+        ("kill -40 $$", "signal 40"),
+    ],
 )
 def test_program__killed__the_signal_is_told_also_by_its_shell(tmp_path: Path, line: str, name: str) -> None:
     program = start(line, tmp_path)
@@ -52,6 +58,24 @@ def test_program__killed__the_signal_is_told_also_by_its_shell(tmp_path: Path, l
     assert end is not None
     assert end.signal == name
     program.stop()
+
+
+@pytest.mark.parametrize(
+    "replaced", ["rm $LOG", "rm $LOG; mkfifo $LOG", "rm $LOG; mkdir $LOG", "ln -sf /dev/zero $LOG"]
+)
+def test_program__replaces_its_log__said_instead_of_waiting_for_it(replaced: str, tmp_path: Path) -> None:
+    line = replaced.replace("$LOG", str(tmp_path / "log"))
+    program = start(line, tmp_path)
+    program.wait(60)
+    program.stop()
+    with pytest.raises(SideError, match="must not remove or replace log"):
+        program.output()
+
+
+def test_program__another_one_replaced_its_log__not_started(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "log")
+    with pytest.raises(SideError, match="must not remove or replace log"):
+        start("true", tmp_path)
 
 
 def test_program__takes_too_long__ends_with_the_limit_and_its_last_words(tmp_path: Path) -> None:

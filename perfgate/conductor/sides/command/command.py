@@ -7,6 +7,7 @@ from __future__ import annotations
 import math
 import os
 import shlex
+import shutil
 import struct
 import tempfile
 import time
@@ -23,6 +24,7 @@ from perfgate.document.job import PYTHON_LINES, JobNumber, TurnResult
 from perfgate.errors import ResultsError
 from perfgate.job_settings import JobReference, is_gating
 from perfgate.system import line_counter
+from perfgate.system.logs import only_a_file
 
 METRICS_VARIABLE = "PERFGATE_METRICS"
 # Every Python of a counted run counts its lines into a file of this folder.
@@ -89,7 +91,7 @@ class CommandSide(ProgramSide):
 
     def turn(self, number: int) -> TurnResult:  # noqa: ARG002 - every run does the same work
         metrics = self._metrics
-        metrics.unlink(missing_ok=True)
+        _remove(metrics)
         began = time.time()
         line = self._settings.command
         program = self._start_program(line)
@@ -163,7 +165,20 @@ class CommandSide(ProgramSide):
             return read_results(file, format=settings.format)
         if metrics.is_file():
             return read_results(metrics, format="json_lines")
+        if os.path.lexists(metrics):
+            raise ResultsError(
+                "{variable} names a file to write, and the program put something else there",
+                variable=METRICS_VARIABLE,
+            )
         return Results([], {}, "none")
+
+
+def _remove(path: Path) -> None:
+    """Remove a file, or what a program put in its place."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
 
 
 # --- the lines of Python that it runs, counted in a separate run, because counting
@@ -183,7 +198,17 @@ def counting(line: str, environment: Mapping[str, str], folder: Path) -> str:
 
 def counted_lines(folder: Path) -> int:
     """The total over all processes; 0 if none of them ran Python or counted."""
-    contents = [file.read_bytes() for file in folder.iterdir()]
-    return sum(
-        _COUNT.unpack(content)[0] for content in contents if len(content) == _COUNT.size
-    )
+    # The program may have removed the folder, or put other things into it.
+    return sum(_count_in(path) for path in folder.glob("*"))
+
+
+def _count_in(path: Path) -> int:
+    try:
+        with open(path, "rb", opener=only_a_file) as file:
+            content = file.read(_COUNT.size + 1)
+    except OSError:
+        return 0
+    if len(content) != _COUNT.size:
+        return 0
+    (lines,) = _COUNT.unpack(content)
+    return int(lines)
