@@ -16,6 +16,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cache
+from itertools import chain
 from pathlib import Path
 from types import ModuleType
 from typing import IO, NamedTuple
@@ -35,8 +36,23 @@ NAMES_OF_CHANGED = (
     "--no-renames",
     "--ignore-submodules=none",
 )
-# Hooks must never run: they may be the change's own code, in our environment.
-_OPTIONS = ("-c", f"core.hooksPath={os.devnull}", "-c", "core.fsmonitor=false")
+_SETTINGS_OF_COMMANDS = (
+    # Hooks must never run: they may be the change's own code, in our environment.
+    f"core.hooksPath={os.devnull}",
+    "core.fsmonitor=false",
+    # A user may have chosen each of these to be different, for reading: with colors,
+    # line numbers or signatures the output cannot be parsed, and paths that are
+    # relative to the folder leave out the changes outside of it.
+    "color.ui=false",
+    "color.grep=false",
+    "grep.lineNumber=false",
+    "grep.column=false",
+    "log.showSignature=false",
+    "diff.relative=false",
+)
+_OPTIONS = tuple(
+    chain.from_iterable(("-c", setting) for setting in _SETTINGS_OF_COMMANDS)
+)
 # Optional locks: `git status` would write a refreshed index, and the index is the
 # user's.
 _SETTINGS = {"GIT_TERMINAL_PROMPT": "0", "GIT_OPTIONAL_LOCKS": "0", "GIT_PAGER": "cat"}

@@ -342,7 +342,6 @@ class Repository:
             "log",
             "--first-parent",
             "--reverse",
-            "--no-show-signature",
             fields,
             f"{first}..{last}",
             "--",
@@ -367,7 +366,7 @@ class Repository:
         """The lines of a commit that contain one of the texts, in the files of its
         pathspecs.
         """
-        arguments = ["grep", "-h", "-I", "--no-color", "--fixed-strings"]
+        arguments = ["grep", "-h", "-I", "--fixed-strings"]
         for text in sorted(texts):
             arguments += ["-e", text]
         result = run_git(

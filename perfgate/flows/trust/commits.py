@@ -240,7 +240,7 @@ def _text_of_code_is_read(
     """Whether Python code of a commit may read docstrings or source, or imports a
     package that may.
     """
-    search = ["grep", "-h", "-I", "--no-color", "--fixed-strings"]
+    search = ["grep", "-h", "-I", "--fixed-strings"]
     for text in (*READERS, "import"):
         search += ["-e", text]
     search += [commit, "--", "*.py"]
