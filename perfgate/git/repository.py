@@ -414,28 +414,44 @@ class Repository:
         """
         parent = self.common_folder() / WORKTREE_FOLDER
         with held_back():
-            session, lock = self._open_session(parent)
+            guard = _open_folder(parent)
             try:
-                links = link
-                if not isinstance(links, Mapping):
-                    links = dict.fromkeys(commits, links)
-                tracked = set()
-                if link:
-                    for commit in set(commits.values()):
-                        tracked.update(self.files(commit))
-                trees = {}
-                for name, commit in commits.items():
-                    trees[name] = session / secrets.token_hex(8) / name
-                    entries = [
-                        entry
-                        for entry in links.get(name, ())
-                        if not _holds_any(entry, tracked)
-                    ]
-                    self._add_worktree(trees[name], commit, entries)
-                yield trees
+                with _alone(guard):
+                    session, lock = self._open_session(parent)
+                try:
+                    yield self._check_out(session, commits, link, guard)
+                finally:
+                    with _alone(guard):
+                        self._remove_session(session)
+                    os.close(lock)
             finally:
-                self._remove_session(session)
-                os.close(lock)
+                os.close(guard)
+
+    def _check_out(
+        self,
+        session: Path,
+        commits: Mapping[str, str],
+        link: Sequence[str] | Mapping[str, Sequence[str]],
+        guard: int,
+    ) -> dict[str, Path]:
+        links = link
+        if not isinstance(links, Mapping):
+            links = dict.fromkeys(commits, links)
+        tracked: set[str] = set()
+        if link:
+            for commit in set(commits.values()):
+                tracked.update(self.files(commit))
+        trees: dict[str, Path] = {}
+        for name, commit in commits.items():
+            trees[name] = session / secrets.token_hex(8) / name
+            entries = [
+                entry for entry in links.get(name, ()) if not _holds_any(entry, tracked)
+            ]
+            with _alone(guard):
+                self._add_worktree(trees[name], commit)
+            fill_worktree(self.root, trees[name], commit)
+            self._link(trees[name], entries)
+        return trees
 
     def files(self, commit: str) -> list[str]:
         """Every file of a commit, relative to the repository."""
@@ -452,11 +468,12 @@ class Repository:
     def is_shallow(self) -> bool:
         return self._run("rev-parse", "--is-shallow-repository") == "true"
 
-    def _add_worktree(self, path: Path, commit: str, link: Sequence[str]) -> None:
+    def _add_worktree(self, path: Path, commit: str) -> None:
         self._run(
             "worktree", "add", "--quiet", "--detach", str(path), commit, env=WITHOUT_LFS
         )
-        fill_worktree(self.root, path, commit)
+
+    def _link(self, path: Path, link: Sequence[str]) -> None:
         for entry in link:
             origin, target = self.root / entry, path / entry
             if origin.exists() and not target.exists():
@@ -465,26 +482,11 @@ class Repository:
 
     def _open_session(self, parent: Path) -> tuple[Path, int]:
         """Sweep away abandoned sessions, and return a new folder with its lock held."""
-        try:
-            parent.mkdir(exist_ok=True)
-            # One at a time: a folder that has no lock held yet is not one that was left
-            # behind.
-            guard = os.open(parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        except OSError as error:
-            raise RepositoryError(
-                "{parent} cannot be made ({why}); perfgate keeps its worktrees there",
-                parent=parent,
-                why=error.strerror,
-            ) from error
-        try:
-            fcntl.flock(guard, fcntl.LOCK_EX)
-            for folder in parent.iterdir():
-                self._sweep(folder)
-            session = Path(tempfile.mkdtemp(prefix="", dir=parent))
-            lock = os.open(session / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC)
-            fcntl.flock(lock, fcntl.LOCK_EX)
-        finally:
-            os.close(guard)
+        for folder in parent.iterdir():
+            self._sweep(folder)
+        session = Path(tempfile.mkdtemp(prefix="", dir=parent))
+        lock = os.open(session / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC)
+        fcntl.flock(lock, fcntl.LOCK_EX)
         return session, lock
 
     def _sweep(self, session: Path) -> None:
@@ -567,6 +569,33 @@ def _holds_any(entry: str, files: Collection[str]) -> bool:
     if path == "." or path in files:
         return True
     return any(file.startswith(f"{path}/") for file in files)
+
+
+def _open_folder(folder: Path) -> int:
+    """The descriptor of a folder, which is made if it is not there."""
+    try:
+        folder.mkdir(exist_ok=True)
+        return os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError as error:
+        raise RepositoryError(
+            "{parent} cannot be made ({why}); perfgate keeps its worktrees there",
+            parent=folder,
+            why=error.strerror,
+        ) from error
+
+
+@contextmanager
+def _alone(guard: int) -> Iterator[None]:
+    """Let no other perfgate change the worktrees of a clone meanwhile.
+
+    A session that has no lock held yet is not one that was left behind, and `git
+    worktree prune` removes what another `git worktree add` is just writing.
+    """
+    fcntl.flock(guard, fcntl.LOCK_EX)
+    try:
+        yield
+    finally:
+        fcntl.flock(guard, fcntl.LOCK_UN)
 
 
 def _not_a_clone(start: Path, words: str) -> RepositoryError:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -359,6 +361,24 @@ def test_worktrees__killed_session__swept_by_the_next_and_a_living_one_is_left_a
     living.communicate("go\n")
     assert living.returncode == 0
     assert len(_worktrees(clone)) == 1
+
+
+def test_worktrees__another_perfgate_adds_one__not_pruned_meanwhile(clone: Path) -> None:
+    seen: list[bool] = []
+    with Repository(clone).worktrees({"base": "main"}, link=[]):
+        guard = os.open(clone / ".git" / WORKTREE_FOLDER, os.O_RDONLY)
+        fcntl.flock(guard, fcntl.LOCK_EX)
+        begun = clone / ".git" / "worktrees" / "head"
+        begun.mkdir()
+
+        def go_on() -> None:
+            seen.append(begun.exists())
+            os.close(guard)
+
+        other = threading.Timer(0.5, go_on)
+        other.start()
+    other.join()
+    assert seen == [True]
 
 
 @pytest.fixture
