@@ -19,7 +19,7 @@ from perfgate.document.kept import (
 from perfgate.errors import StoreError, StoreRefusedError
 from perfgate.judging.store.artifacts import ArtifactStore, KeptArtifacts, Sending
 from perfgate.judging.store.objects import ObjectPlace
-from perfgate.judging.store.store import SERVICE_SCHEMES, store_location
+from perfgate.judging.store.store import SERVICE_SCHEMES, place_in, store_location
 
 ARTIFACTS_VARIABLE = "PERFGATE_ARTIFACTS"
 # The path of a service under which the files of the store have their addresses.
@@ -35,7 +35,7 @@ def artifacts_location(config: Config, environ: Mapping[str, str]) -> str:
     path = config.artifacts.path
     if "://" in path or not path:
         return path
-    return str(config.root / path)
+    return place_in(config.root, path)
 
 
 def artifacts_location_in(

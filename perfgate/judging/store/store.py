@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from perfgate.judging.store.ledger import Ledger
 
 STORE_VARIABLE = "PERFGATE_STORE"
+# What may stand before the path of a SQLite file.
+FILE_URL = "sqlite:///"
 # Locations of `perfgate serve`, which bounds its own store.
 SERVICE_SCHEMES = ("https://", "http://")
 # The writer in an audit log if it was a command on the machine of the store, and no
@@ -328,11 +330,23 @@ def store_location(config: Config, environ: Mapping[str, str]) -> str:
     """
     if environ.get(STORE_VARIABLE):
         return environ[STORE_VARIABLE]
-    if "://" in config.store.path:
-        return config.store.path
-    if config.store.path:
-        return str(config.root / config.store.path)
+    path = config.store.path
+    if path.startswith(FILE_URL):
+        return FILE_URL + place_in(config.root, path.removeprefix(FILE_URL))
+    if "://" in path:
+        return path
+    if path:
+        return place_in(config.root, path)
     return str(_data_folder(environ) / "perfgate" / "store.db")
+
+
+def place_in(root: Path, path: str) -> str:
+    """A path in perfgate.toml: relative to its folder ``root``, unless it begins in a
+    home folder.
+    """
+    if path.startswith("~"):
+        return path
+    return str(root / path)
 
 
 def shown_location(location: str) -> str:
@@ -344,7 +358,7 @@ def is_shared(location: str) -> bool:
     """Whether others write to the store too, so that in a CI job the rules for main's
     runs hold.
     """
-    return "://" in location and not location.startswith("sqlite:///")
+    return "://" in location and not location.startswith(FILE_URL)
 
 
 def open_location(location: str, place: StorePlace) -> Store:

@@ -4,6 +4,7 @@ import pytest
 
 from perfgate.config import Config, parse_config
 from perfgate.errors import StoreError
+from perfgate.flows.shared.artifacts import artifacts_location
 from perfgate.flows.shared.store import open_project_store
 from perfgate.judging.store.runs import prune_runs, stored_runs
 from perfgate.judging.store.store import store_location
@@ -23,6 +24,20 @@ def test_store_location__path_in_the_file__relative_to_the_project() -> None:
     assert store_location(config("runs.db"), {"HOME": "/h"}) == "/project/runs.db"
     assert store_location(config("/var/runs.db"), {"HOME": "/h"}) == "/var/runs.db"
     assert store_location(config("sqlite:////var/runs.db"), {}) == "sqlite:////var/runs.db"
+
+
+def test_store_location__url_of_a_file__relative_to_the_project_too() -> None:
+    assert store_location(config("sqlite:///runs.db"), {}) == "sqlite:////project/runs.db"
+
+
+def test_store_location__home_folder__not_below_the_project() -> None:
+    assert store_location(config("~/runs.db"), {}) == "~/runs.db"
+    assert store_location(config("sqlite:///~/runs.db"), {}) == "sqlite:///~/runs.db"
+
+
+def test_artifacts_location__home_folder__not_below_the_project() -> None:
+    kept = parse_config('workload = "w.py:w"\n[artifacts]\npath = "~/kept"', Path("/project/perfgate.toml"))
+    assert artifacts_location(kept, {}) == "~/kept"
 
 
 def test_store_location__variable__before_the_file() -> None:

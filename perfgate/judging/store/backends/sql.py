@@ -24,6 +24,7 @@ from perfgate.judging.store.sqlite import SqliteFile
 from perfgate.judging.store.store import (
     ALL_RUNS,
     COPIER,
+    FILE_URL,
     LOCAL,
     NO_DOCUMENTS,
     Entry,
@@ -43,7 +44,6 @@ from perfgate.judging.store.store import (
 )
 from perfgate.judging.store.tables import AUDIT, DOCUMENTS, LOG
 
-_FILE = "sqlite:///"
 _RUNS = entry_name(RunEntry)
 _NOTED: Mapping[type[LogEntry], AuditAction] = {
     RunEntry: "run recorded",
@@ -66,14 +66,14 @@ _AFTER_DIGITS = "g"
 
 
 def accepts(location: str) -> bool:
-    return location.startswith((_FILE, *PREFIXES)) or "://" not in location
+    return location.startswith((FILE_URL, *PREFIXES)) or "://" not in location
 
 
 def open_backend(location: str, place: StorePlace) -> SqlStore:
     """The store at a location, opened on first use."""
     if location.startswith(PREFIXES):
         return SqlStore(PostgresDatabase(location))
-    path = location.removeprefix(_FILE)
+    path = location.removeprefix(FILE_URL)
     try:
         return SqlStore(
             SqliteFile(Path(path).expanduser(), keeps_connections=place.is_served)
