@@ -14,7 +14,7 @@ from perfgate.document.history import StoredRun
 from perfgate.flows.shared.store import open_store_at
 from perfgate.judging.store.remote import PREFIX
 from perfgate.judging.store.runs import stored_runs
-from perfgate.judging.store.store import Page, Store, shown_location
+from perfgate.judging.store.store import FILE_URL, Page, Store, shown_location
 
 # An instance of a store in a branch reads it once.
 _BRANCH_SECONDS = 30.0
@@ -30,6 +30,16 @@ class StoreAddress:
     location: str
     root: Path
     environ: Mapping[str, str]
+
+    @property
+    def place(self) -> str:
+        """The location, with the folder that a relative path or a branch depends on."""
+        path = self.location.removeprefix(FILE_URL)
+        if "://" not in path:
+            return str(Path(path).expanduser().absolute())
+        if path.startswith(PREFIX):
+            return f"{path} of {self.root.absolute()}"
+        return path
 
     def open(self, *, is_served: bool = False) -> Store:
         return open_store_at(
@@ -87,7 +97,7 @@ class ServedStore:
     def public(self, text: str) -> str:
         """A message without the place of the store on this machine."""
         location = self.address.location
-        path = location.removeprefix("sqlite:///")
+        path = location.removeprefix(FILE_URL)
         places = (str(Path(path).expanduser()), path, shown_location(location))
         # Most messages name it as "the store PLACE".
         place = "|".join(map(re.escape, places))

@@ -168,7 +168,7 @@ def _file(address: StoreAddress, project: str) -> Path | None:
     )
     if not cache.is_absolute():
         return None
-    store = hashlib.sha256(address.location.encode()).hexdigest()[:16]
+    store = hashlib.sha256(address.place.encode()).hexdigest()[:16]
     return cache / "perfgate" / store / f"{project_key(project)}.site"
 
 

@@ -313,6 +313,19 @@ def test_followed_log__oldest_of_the_newest_removed_and_recorded_again__as_it_is
     assert [run.session for run in log.read(store).index.runs] == ["s1", "s2", "s3", "s4", "s5"]
 
 
+@pytest.mark.usefixtures("own_store")
+def test_followed_log__run_removed_and_an_older_one_added__as_it_is_read_anew(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("perfgate.judging.store.index._NEWEST_RUNS", 3)
+    ids = record_runs(store, [run_of_day(day) for day in (2, 4, 5, 6, 7)])
+    log = FollowedLog("shop")
+    log.read(store)
+    store.remove("shop", ids[:1])
+    record_run(store, run_of_day(3))
+    assert [run.session for run in log.read(store).index.runs] == ["s3", "s4", "s5", "s6", "s7"]
+
+
 def test_run_entries__more_than_are_read_at_once__all_in_order_or_as_many_as_asked_for(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:

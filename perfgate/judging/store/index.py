@@ -68,20 +68,21 @@ class Index:
         for column in self._values.values():
             column.reverse(len(self.runs))
 
-    def renew(self, newest_first: Sequence[RunEntry]) -> None:
+    def renew(self, newest_first: Sequence[RunEntry]) -> bool:
         """Put the newest page of the log in the place of the runs since the oldest one
-        in it; an index without that run stays as it is.
+        in it; return whether the index has that run.
         """
         oldest = newest_first[-1].run.id
         for start in reversed(range(len(self.runs))):
             if self.runs[start].id == oldest:
                 break
         else:
-            return
+            return False
         del self.runs[start:]
         for column in self._values.values():
             column.cut(start)
         self._add(reversed(newest_first))
+        return True
 
     def history(self, place: SeriesPlace) -> list[SeriesValue]:
         """The values of a series, oldest session first."""
@@ -177,24 +178,41 @@ def read_log(store: Store, project: str) -> ProjectLog:
 
 
 class FollowedLog:
-    """The log of a project for repeated reading: only the newest runs, unless the
-    number of runs shows that others changed.
+    """The log of a project for repeated reading: only the newest runs, unless runs were
+    removed, or their number shows that others changed.
     """
 
     def __init__(self, project: str) -> None:
         self._project = project
         self._index = Index([])
+        self._removals: frozenset[int] = frozenset()
 
     def read(self, store: Store) -> ProjectLog:
         """The log as it is now. Raises StoreError if the store cannot be read."""
+        removals = _removals(store, self._project)
+        if removals != self._removals or not self._follow(store):
+            self._index = read_index(store, self._project)
+        self._removals = removals
+        return _log(store, self._project, self._index)
+
+    def _follow(self, store: Store) -> bool:
+        """Read the newest runs; return whether the index has all runs then."""
         fewest = store.revision(self._project)
         newest = store.entries(self._project, RunEntry, Page(limit=_NEWEST_RUNS))
         most = store.revision(self._project)
-        if newest:
-            self._index.renew(newest)
-        if not run_count(fewest) <= len(self._index.runs) <= run_count(most):
-            self._index = read_index(store, self._project)
-        return _log(store, self._project, self._index)
+        if not newest or not self._index.renew(newest):
+            return False
+        return run_count(fewest) <= len(self._index.runs) <= run_count(most)
+
+
+def _removals(store: Store, project: str) -> frozenset[int]:
+    """The newest removals of a log that notes them; without a note, the number of its
+    runs is not known either.
+    """
+    ledger = store.ledger()
+    if ledger is None:
+        return frozenset()
+    return ledger.removals(project)
 
 
 def _log(store: Store, project: str, index: Index) -> ProjectLog:

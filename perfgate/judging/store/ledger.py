@@ -26,6 +26,9 @@ TOKEN_PREFIX = "perfgate_"  # noqa: S105 - not a secret
 # hashes protect passwords.
 _TOKEN_BYTES = 32
 _PAGE = 1_000
+# Entries of the audit log. A transaction during which others add as many has ended long
+# ago.
+RECENT = 1_000
 
 # Every request of a service is admitted by the first, and every upload noted by the
 # second, so they are built once.
@@ -183,6 +186,23 @@ class Ledger:
         if before is not None:
             query = query.where(AUDIT.c.number < before)
         return [AuditEntry(**row) for row in self._rows(query)]
+
+    def removals(self, project: str) -> frozenset[int]:
+        """The numbers of those among the newest entries of a project that note a
+        removal of runs.
+        """
+        newest = (
+            sa.select(sa.func.max(AUDIT.c.number))
+            .where(AUDIT.c.project == project)
+            .scalar_subquery()
+        )
+        removal: AuditAction = "runs pruned"
+        query = sa.select(AUDIT.c.number).where(
+            AUDIT.c.project == project,
+            AUDIT.c.number > newest - RECENT,
+            AUDIT.c.action == removal,
+        )
+        return frozenset(row["number"] for row in self._rows(query))
 
     def projects(self) -> list[str]:
         """The projects that the audit log names: every project that was ever written

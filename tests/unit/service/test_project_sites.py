@@ -218,6 +218,28 @@ def test_site_reader__content_of_an_earlier_process__there_unless_it_is_damaged_
     assert SiteReader(address).stored(project) is None
 
 
+def test_site_reader__same_location_in_another_folder__content_of_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stored: list[list[str]] = []
+    for name in ("first", "second"):
+        folder = tmp_path / name
+        folder.mkdir()
+        monkeypatch.chdir(folder)
+        address = StoreAddress("store.db", folder, {"HOME": str(tmp_path)})
+        assert SiteReader(address).stored("shop") is None
+        record_run(SqlStore(folder / "store.db"), minimal_run(session=name))
+        reader = SiteReader(address)
+        reader.read("shop", "1", 1.8e9)
+        reader.close()
+        content = SiteReader(address).stored("shop")
+        assert content is not None
+        stored.append([run.session for run in content.columns.content().runs])
+    assert stored == [["first"], ["second"]]
+    branches = {StoreAddress("branch://data", tmp_path / name, {}).place for name in ("first", "second")}
+    assert len(branches) == 2
+
+
 def test_site_reader__service_that_ends__an_error(tmp_path: Path) -> None:
     reader = SiteReader(StoreAddress(str(tmp_path / "store.db"), tmp_path, {}))
     reader.close()

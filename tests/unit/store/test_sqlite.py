@@ -20,6 +20,7 @@ from perfgate.document.files import write_document
 from perfgate.document.run import RunDocument
 from perfgate.errors import SessionKeptError, StoreError
 from perfgate.judging.store.backends.sql import SqlStore
+from perfgate.judging.store.index import FollowedLog
 from perfgate.judging.store.runs import prune_runs, record_run, stored_run, stored_runs
 from perfgate.judging.store.sqlite import SqliteFile
 from perfgate.judging.store.store import StorePlace, open_location
@@ -335,3 +336,16 @@ def test_store__of_a_service_and_replaced__its_kept_connections_are_not_used(tmp
     assert {run.session for run in stored_runs(SqlStore(path), "shop")} == {"restored", "after"}
     del served
     assert not path.with_name("store.db-wal").exists()
+
+
+def test_revision__store_begun_anew_at_its_place__another_one_and_read_anew(tmp_path: Path) -> None:
+    log = FollowedLog("shop")
+    seen: list[tuple[str, list[str]]] = []
+    for session in ("old", "new"):
+        for file in tmp_path.iterdir():
+            file.unlink()
+        store = SqlStore(tmp_path / "store.db")
+        record_run(store, minimal_run(session=session))
+        seen.append((store.revision("shop"), [run.session for run in log.read(store).index.runs]))
+    assert seen[0][0] != seen[1][0]
+    assert [sessions for _, sessions in seen] == [["old"], ["new"]]

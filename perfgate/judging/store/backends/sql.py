@@ -18,7 +18,7 @@ from perfgate.document.isal import isal_module
 from perfgate.document.strict_json import MAX_BYTES
 from perfgate.errors import StoreError
 from perfgate.judging.store.database import StoreDatabase
-from perfgate.judging.store.ledger import AuditAction, Ledger
+from perfgate.judging.store.ledger import RECENT, AuditAction, Ledger
 from perfgate.judging.store.postgres import PREFIXES, PostgresDatabase
 from perfgate.judging.store.sqlite import SqliteFile
 from perfgate.judging.store.store import (
@@ -55,9 +55,6 @@ _NOTED: Mapping[type[LogEntry], AuditAction] = {
 _KEY = ("project", "kind", "key")
 # Databases take some thousand values in one statement.
 _AT_ONCE = 500
-# Entries of the audit log. A transaction during which others add as many has ended long
-# ago.
-_RECENT = 1_000
 # Of zlib: half the time of its default for a tenth more bytes; of ISA-L a sixth of
 # that, for fewer.
 _LEVEL = 3
@@ -250,7 +247,8 @@ class SqlStore:
         one for every write.
 
         The newest number alone is not enough: of two transactions of PostgreSQL, the
-        one with the lower number may end later.
+        one with the lower number may end later, and a store that was restored or begun
+        anew counts again. Its entries are of another time.
         """
         runs = (
             sa.select(sa.func.count(LOG.c.run))
@@ -265,19 +263,19 @@ class SqlStore:
         # All of them would be a million after years.
         recent = (
             sa.select(sa.func.count())
-            .where(AUDIT.c.project == project, AUDIT.c.number > newest - _RECENT)
+            .where(AUDIT.c.project == project, AUDIT.c.number > newest - RECENT)
             .scalar_subquery()
         )
+        at = sa.select(AUDIT.c.at).where(AUDIT.c.number == newest).scalar_subquery()
+        columns = {"runs": runs, "newest": newest, "recent": recent, "at": at}
         rows = self._read(
-            sa.select(
-                runs.label("runs"), newest.label("newest"), recent.label("recent")
-            )
+            sa.select(*(column.label(name) for name, column in columns.items()))
         )
         if not rows:
             return ""
         changes = ""
         if rows[0]["newest"] is not None:
-            changes = f"{rows[0]['newest']}.{rows[0]['recent']}"
+            changes = f"{rows[0]['newest']}.{rows[0]['recent']}.{rows[0]['at']}"
         return revision_text(rows[0]["runs"], changes)
 
     def damaged(self, project: str) -> list[str]:  # noqa: ARG002 - the same for all
