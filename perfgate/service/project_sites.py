@@ -56,8 +56,11 @@ RunDigits = Annotated[
 
 
 class ProjectState(NamedTuple):
-    """The numbers of open regressions, and of parts of the newest run that failed."""
+    """The numbers of open regressions, and of parts of the newest run that failed, in
+    the pages of a revision.
+    """
 
+    revision: str
     open_regressions: int
     failed: int
 
@@ -85,10 +88,10 @@ class ProjectSites(ServicePart):
         self._webhooks = webhooks
         self._lock = threading.Lock()
         self._sites: dict[str, KeptSite] = {}
-        # Of every project whose pages were made, and the projects that the list of
+        # Of every project whose pages were made, and the revisions that the list of
         # projects waits for.
         self._states: dict[str, ProjectState] = {}
-        self._awaited: set[str] = set()
+        self._awaited: dict[str, str] = {}
         self._reader = SiteReader(served.address)
         # None ends the thread.
         self._recorded: queue.SimpleQueue[str | None] = queue.SimpleQueue()
@@ -177,8 +180,11 @@ class ProjectSites(ServicePart):
                         open_regressions=state.open_regressions,
                         failed=state.failed,
                     )
-                elif name not in self._awaited:
-                    self._awaited.add(name)
+                # Another process may have written, too.
+                revision = self._revision_today(name)
+                is_old = state is None or state.revision != revision
+                if is_old and self._awaited.get(name) != revision:
+                    self._awaited[name] = revision
                     self._renew_later(name)
                 rows.append(row)
         recordings = ""
@@ -260,11 +266,9 @@ class ProjectSites(ServicePart):
 
         Raises UsageError if it has no run of main.
         """
-        revision = self._served.store().revision(project)
-        # Acceptances expire by the day.
-        revision_today = f"{revision} {int(self._clock() // _SECONDS_PER_DAY)}"
+        revision = self._revision_today(project)
         if not revision:  # names without a stored run are not kept
-            return self._read(project, revision_today)
+            return self._read(project, revision)
         with self._lock:
             site = self._sites.pop(project, None)
             if site is None:
@@ -274,7 +278,16 @@ class ProjectSites(ServicePart):
                 site = KeptSite(partial(self._read, project), pages)
             self._sites[project] = site
             self._forget_oldest()
-        return site.pages(revision_today, must_be_new=must_be_new)
+        return site.pages(revision, must_be_new=must_be_new)
+
+    def _revision_today(self, project: str) -> str:
+        """The revision of a project and the day, as acceptances expire by the day;
+        empty for a project without a log.
+        """
+        revision = self._served.store().revision(project)
+        if not revision:
+            return ""
+        return f"{revision} {int(self._clock() // _SECONDS_PER_DAY)}"
 
     def _forget_oldest(self) -> None:
         """Forget the pages that nobody opened for longest; what is stored of them is
@@ -313,13 +326,13 @@ class ProjectSites(ServicePart):
             links,
             kept,
         )
-        self._states[project] = _state_of(content.trend)
+        self._states[project] = _state_of(content.trend, read.revision)
         return KeptPages(read.revision, content, pages)
 
 
-def _state_of(trend: TrendDocument) -> ProjectState:
+def _state_of(trend: TrendDocument, revision: str) -> ProjectState:
     failed = len(trend.runs.health[-1].failed) if trend.runs.health else 0
-    return ProjectState(len(trend.open_regressions), failed)
+    return ProjectState(revision, len(trend.open_regressions), failed)
 
 
 def _overview(project: str) -> str:

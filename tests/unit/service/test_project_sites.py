@@ -77,6 +77,22 @@ def test_sites__several_projects__listed_for_those_who_may_read_them(service: Se
     assert own.get(OVERVIEW).status_code == 403
 
 
+def test_sites__list_of_projects_after_another_process_wrote__counts_of_the_newest_run(service: Service) -> None:
+    runs = main_runs(20, shapes=("long",), time=stepped(12, 1.5))
+    project = runs[0].project
+    record_runs(service.store, runs[:10])
+    record_run(service.store, minimal_run(project="other"))
+    client = service.client(SERVER_TOKEN)
+
+    def open_regressions() -> str:
+        row = client.get("/").text.partition(f'href="/projects/{project}/index.html"')[2].partition("</tr>")[0]
+        return re.findall(r"<td[^>]*>\s*(.*?)\s*</td>", row, flags=re.DOTALL)[2]
+
+    wait_until(lambda: open_regressions() == "0")
+    record_runs(service.store, runs[10:])
+    wait_until(lambda: open_regressions() == "1")
+
+
 def test_sites__new_run__on_the_page_at_once(service: Service) -> None:
     record_run(service.store, minimal_run())
     client = service.client(SERVER_TOKEN)
