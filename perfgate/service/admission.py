@@ -20,7 +20,8 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from perfgate.errors import StoreError
-from perfgate.service.answers import refused
+from perfgate.locale import Activity, Language
+from perfgate.service.answers import refused_request
 from perfgate.service.callers import NEIGHBOUR, PROBE, Authenticator, Caller, form_key
 from perfgate.service.trouble_log import TroubleLog
 
@@ -46,11 +47,16 @@ class Admission:
     """
 
     def __init__(
-        self, application: ASGIApp, authenticator: Authenticator, troubles: TroubleLog
+        self,
+        application: ASGIApp,
+        authenticator: Authenticator,
+        troubles: TroubleLog,
+        language: Language,
     ) -> None:
         self._application = application
         self._authenticator = authenticator
         self._troubles = troubles
+        self._language = language
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         async def send_with_headers(message: Message) -> None:
@@ -70,8 +76,9 @@ class Admission:
         except StoreError as error:
             # Clients repeat a request that was answered with 503.
             self._troubles.note(str(error))
-            refusal = refused(
-                "the store with the tokens cannot be read now; repeat it",
+            refusal = self._refused(
+                Request(scope),
+                Activity("the store with the tokens cannot be read now; repeat it"),
                 HTTPStatus.SERVICE_UNAVAILABLE,
             )
         await (refusal or self._application)(scope, receive, send_with_headers)
@@ -83,10 +90,17 @@ class Admission:
         try:
             host = host_name(request.headers.get("Host", ""))
         except ValueError:
-            return refused("the Host header is not a host name", HTTPStatus.BAD_REQUEST)
+            return self._refused(
+                request,
+                Activity("the Host header is not a host name"),
+                HTTPStatus.BAD_REQUEST,
+            )
         if self._authenticator.is_open and host not in _LOCAL_NAMES:
-            return refused(
-                "this server only accepts requests addressed to its own machine",
+            return self._refused(
+                request,
+                Activity(
+                    "this server only accepts requests addressed to its own machine"
+                ),
                 HTTPStatus.FORBIDDEN,
             )
         token = request.query_params.get("token", "")
@@ -94,12 +108,18 @@ class Admission:
             return _without_token(request, token)
         caller = self._caller(request)
         if caller is None:
-            return refused(
-                "a token is needed: Authorization: Bearer TOKEN, or ?token=TOKEN",
+            return self._refused(
+                request,
+                Activity(
+                    "a token is needed: Authorization: Bearer TOKEN, or ?token=TOKEN"
+                ),
                 HTTPStatus.UNAUTHORIZED,
             )
         request.state.caller = caller
         return None
+
+    def _refused(self, request: Request, error: str, status: HTTPStatus) -> Response:
+        return refused_request(request, error, status, self._language)
 
     def _caller(self, request: Request) -> Caller | None:
         if bearer := _bearer(request):

@@ -12,9 +12,12 @@ from typing import Any
 import msgspec
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
+from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
 from perfgate.document.served import ServedError
+from perfgate.judging.report.render.served import render_trouble
+from perfgate.locale import Language
 from perfgate.version import __version__
 
 _REFUSALS = {
@@ -32,6 +35,8 @@ _WRITE_REFUSALS = {
 # Clients repeat a request that was answered with 503 after this time (RFC 9110,
 # 10.2.3).
 _SECONDS_TO_RETRY = 2
+# What lies below is no page.
+_FOR_PROGRAMS = ("/api/", "/mcp", "/metrics", "/openapi.json", "/artifacts/")
 # As msgspec and OpenAPI write it.
 _REFERENCE = "#/components/schemas/{name}"
 Answers = dict[int | str, dict[str, Any]]
@@ -46,10 +51,39 @@ def as_page(text: str) -> Response:
 
 
 def refused(error: str, status: int) -> Response:
-    response = as_json(ServedError(error=error), status)
+    response = as_json(ServedError(error=str(error)), status)
     if status == HTTPStatus.SERVICE_UNAVAILABLE:
         response.headers["Retry-After"] = str(_SECONDS_TO_RETRY)
     return response
+
+
+def refused_request(
+    request: Request,
+    error: str,
+    status: int,
+    language: Language,
+    *,
+    on_page: str | None = None,
+) -> Response:
+    """The refusal of a request: a page for a browser that opens one, a record for all
+    other clients.
+
+    Records are in English; ``on_page`` is the error in the language of the pages, if it
+    is not an activity, which is in both.
+    """
+    response = refused(error, status)
+    if not _opens_page(request):
+        return response
+    page = HTMLResponse(render_trouble(on_page or error, language), status)
+    if "Retry-After" in response.headers:
+        page.headers["Retry-After"] = response.headers["Retry-After"]
+    return page
+
+
+def _opens_page(request: Request) -> bool:
+    """Whether a browser shows the answer to its user; other clients accept anything."""
+    accepts_page = "text/html" in request.headers.get("Accept", "")
+    return accepts_page and not request.scope["path"].startswith(_FOR_PROGRAMS)
 
 
 def json_answer(*kinds: Any, status: HTTPStatus = HTTPStatus.OK) -> Answers:
@@ -83,8 +117,15 @@ def described(
 
 
 def page_answer() -> Answers:
-    """The responses of an operation that returns a page."""
-    return described({"type": "string"}, media_type="text/html")
+    """The responses of an operation that returns a page: refusals are pages, too, for
+    clients that accept them.
+    """
+    page = {"schema": {"type": "string"}}
+    answers = described(page["schema"], media_type="text/html")
+    for status in map(int, _REFUSALS):
+        content = {**answers[status]["content"], "text/html": page}
+        answers[status] = {**answers[status], "content": content}
+    return answers
 
 
 def written(*answers: Answers) -> Answers:

@@ -26,8 +26,15 @@ from perfgate.errors import (
     UnknownRunError,
     UsageError,
 )
+from perfgate.locale import Language
 from perfgate.service.admission import HEALTH
-from perfgate.service.answers import DescribedApp, as_json, described, refused
+from perfgate.service.answers import (
+    DescribedApp,
+    as_json,
+    described,
+    refused,
+    refused_request,
+)
 from perfgate.service.part import ServicePart
 from perfgate.service.trouble_log import TroubleLog
 
@@ -46,7 +53,9 @@ _NOT_NOW = HTTPStatus.SERVICE_UNAVAILABLE
 _ABOUT = "Recordings of profilers, and the runs of main."
 
 
-def create_app(parts: Sequence[ServicePart], troubles: TroubleLog) -> DescribedApp:
+def create_app(
+    parts: Sequence[ServicePart], troubles: TroubleLog, language: Language
+) -> DescribedApp:
     """The application without admission, which wraps it."""
 
     @asynccontextmanager
@@ -80,40 +89,54 @@ def create_app(parts: Sequence[ServicePart], troubles: TroubleLog) -> DescribedA
         summary="Whether all of this can be read.",
     )(health)
 
-    app.add_exception_handler(PerfgateError, _failure(parts, troubles))
-    app.add_exception_handler(RequestValidationError, _wrong_parameter)
-    app.add_exception_handler(HTTPException, _refused_by_route)
+    app.add_exception_handler(PerfgateError, _failure(parts, troubles, language))
+    app.add_exception_handler(RequestValidationError, _wrong_parameter(language))
+    app.add_exception_handler(HTTPException, _refused_by_route(language))
     return app
 
 
-def _failure(parts: Sequence[ServicePart], troubles: TroubleLog) -> ExceptionHandler:
+def _failure(
+    parts: Sequence[ServicePart], troubles: TroubleLog, language: Language
+) -> ExceptionHandler:
     """The response to an error of ours; those of the store are the operator's, too."""
 
-    async def failed(_: Request, error: Exception) -> Response:
+    async def failed(request: Request, error: Exception) -> Response:
         kinds = [kind for kind in type(error).__mro__ if kind in _STATUSES]
         status, text = _STATUSES[kinds[0]], str(error)
+        on_page = cast("PerfgateError", error).shown
         if status == _NOT_NOW:
             troubles.note(text)
         for part in parts:
-            text = part.public(text)
-        return refused(text, status)
+            text, on_page = part.public(text), part.public(on_page)
+        return refused_request(request, text, status, language, on_page=on_page)
 
     return failed
 
 
-async def _wrong_parameter(_: Request, error: Exception) -> Response:
-    problems = [
-        f"{problem['loc'][-1]}: {problem['msg']}"
-        for problem in cast("RequestValidationError", error).errors()
-    ]
-    return refused("; ".join(problems), HTTPStatus.BAD_REQUEST)
+def _wrong_parameter(language: Language) -> ExceptionHandler:
+    async def wrong(request: Request, error: Exception) -> Response:
+        problems = [
+            f"{problem['loc'][-1]}: {problem['msg']}"
+            for problem in cast("RequestValidationError", error).errors()
+        ]
+        return refused_request(
+            request, "; ".join(problems), HTTPStatus.BAD_REQUEST, language
+        )
+
+    return wrong
 
 
-async def _refused_by_route(_: Request, error: Exception) -> Response:
+def _refused_by_route(language: Language) -> ExceptionHandler:
     """For refusals of our routes and of the router itself, which names the methods that
     it allows.
     """
-    refusal = cast("HTTPException", error)
-    response = refused(refusal.detail, refusal.status_code)
-    response.headers.update(refusal.headers or {})
-    return response
+
+    async def refuse(request: Request, error: Exception) -> Response:
+        refusal = cast("HTTPException", error)
+        response = refused_request(
+            request, refusal.detail, refusal.status_code, language
+        )
+        response.headers.update(refusal.headers or {})
+        return response
+
+    return refuse

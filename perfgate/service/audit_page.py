@@ -9,7 +9,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from perfgate.judging.report.render.served import AuditRow, render_audit
-from perfgate.locale import Language
+from perfgate.locale import Activity, Language
 from perfgate.service.answers import as_page, page_answer
 from perfgate.service.callers import caller_of
 from perfgate.service.part import ServicePart
@@ -38,7 +38,8 @@ class AuditPage(ServicePart):
         ledger = self._served.store().ledger()
         if ledger is None:
             raise HTTPException(
-                HTTPStatus.NOT_FOUND, "this store keeps no audit log; a database does"
+                HTTPStatus.NOT_FOUND,
+                Activity("this store keeps no audit log; a database does"),
             )
         entries = ledger.entries(
             project=caller_of(request).project, limit=_ON_A_PAGE + 1, before=before

@@ -15,6 +15,7 @@ from starlette.requests import Request
 
 from perfgate.judging.store.ledger import Ledger
 from perfgate.judging.store.store import Store
+from perfgate.locale import Activity
 
 # PostgreSQL stores no NUL in a text.
 NO_NUL = r"^[^\x00]*$"
@@ -97,7 +98,9 @@ async def reader(
 ) -> str:
     """The project of the address, which the caller may read."""
     if caller_of(request).project not in (None, project):
-        raise HTTPException(HTTPStatus.FORBIDDEN, "this token is for another project")
+        raise HTTPException(
+            HTTPStatus.FORBIDDEN, Activity("this token is for another project")
+        )
     return project
 
 
@@ -114,7 +117,8 @@ async def writer(request: Request, project: Annotated[str, Depends(reader)]) -> 
 async def reader_of_all(request: Request) -> None:
     if caller_of(request).project is not None:
         raise HTTPException(
-            HTTPStatus.FORBIDDEN, "the token of a project reads its runs alone"
+            HTTPStatus.FORBIDDEN,
+            Activity("the token of a project reads its runs alone"),
         )
 
 

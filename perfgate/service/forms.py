@@ -43,15 +43,9 @@ def form_body(fields: Mapping[str, Any], required: list[str]) -> dict[str, Any]:
 
 
 def form_answer(stored: str) -> Answers:
-    """The responses to a form: a redirect in place of a page, described by ``stored``,
-    and refusals as pages where those of other routes are records.
-    """
+    """The responses to a form: a redirect, described by ``stored``, in place of a page."""
     responses = written(page_answer())
     del responses[int(HTTPStatus.OK)]
-    for status in (HTTPStatus.FORBIDDEN, HTTPStatus.UNPROCESSABLE_ENTITY):
-        refusal = responses[int(status)]
-        content = {**refusal["content"], "text/html": {"schema": {"type": "string"}}}
-        responses[int(status)] = {**refusal, "content": content}
     responses[int(HTTPStatus.SEE_OTHER)] = {"description": stored}
     return responses
 

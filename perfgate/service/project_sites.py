@@ -37,7 +37,7 @@ from perfgate.judging.report.render.site.page import (
 from perfgate.judging.store.artifacts import ArtifactStore
 from perfgate.judging.store.runs import stored_run, stored_runs
 from perfgate.judging.store.store import Page
-from perfgate.locale import Language
+from perfgate.locale import Activity, Language
 from perfgate.service.answers import as_page, page_answer
 from perfgate.service.audit_page import AUDIT
 from perfgate.service.callers import NO_NUL, ReadProject, caller_of, readable_projects
@@ -238,7 +238,7 @@ class ProjectSites(ServicePart):
         recording_of: Callable[[StoredRun], str] | None = None,
     ) -> Response:
         if not is_address(address):
-            raise HTTPException(HTTPStatus.NOT_FOUND, "there is no such page")
+            raise HTTPException(HTTPStatus.NOT_FOUND, Activity("there is no such page"))
         pages = self._present(project).pages
         try:
             page = pages.page(
@@ -250,7 +250,7 @@ class ProjectSites(ServicePart):
             page = pages.unreadable(address, self._served.public(str(error)))
         if page is None:
             raise HTTPException(
-                HTTPStatus.NOT_FOUND, "there is no such page, or no longer"
+                HTTPStatus.NOT_FOUND, Activity("there is no such page, or no longer")
             )
         return as_page(page)
 

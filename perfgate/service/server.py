@@ -109,7 +109,10 @@ def serve(
     ):
         parts = _parts(request, environ, served, webhooks, authenticator)
         troubles = TroubleLog(warn)
-        application = Admission(create_app(parts, troubles), authenticator, troubles)
+        language = request.language
+        application = Admission(
+            create_app(parts, troubles, language), authenticator, troubles, language
+        )
         sys.setswitchinterval(_SWITCH_SECONDS)
         allow_many_connections()
         address = _address(request.host, listener.getsockname()[1], token)

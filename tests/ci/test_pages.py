@@ -25,6 +25,7 @@ from perfgate.judging.report.render.served import (
     render_index,
     render_projects,
     render_refusal,
+    render_trouble,
 )
 from perfgate.judging.report.render.site.page import OPEN, run_address
 from perfgate.judging.report.render.timeline import render_ranks_page, render_timeline
@@ -81,6 +82,7 @@ PAGES: dict[str, Callable[[Language], str]] = {
     "refusal": lambda language: render_refusal(
         "the form names no commit or no state; open the page again", OPEN, language
     ),
+    "trouble": lambda language: render_trouble("no run of project 'shop' is stored", language),
     "trend": lambda language: render_trend_page(make_trend(make_series(make_change())), language, kept_files=None),
     "email": lambda language: render_email(make_trend(make_series(make_change())), language),
     "site-unreadable": lambda language: pages_of(make_site(), language=language).unreadable(

@@ -122,8 +122,9 @@ def serve_folder(
             WebhookPages(webhooks, authenticator, served, "en"),
         ],
         troubles,
+        "en",
     )
-    listening.application = Admission(app, authenticator, troubles)
+    listening.application = Admission(app, authenticator, troubles, "en")
     return Service(listening.url, store, store.ledger(), kept)
 
 

@@ -32,7 +32,7 @@ from perfgate.judging.report.render.flame import flame_text, render_flame
 from perfgate.judging.report.render.html import render_html
 from perfgate.judging.report.render.junit import junit, junit_of_run, junit_without_verdict
 from perfgate.judging.report.render.number_formats import bencher_metrics, benchmark_entries, csv_table, openmetrics
-from perfgate.judging.report.render.served import render_index, render_refusal
+from perfgate.judging.report.render.served import render_index, render_refusal, render_trouble
 from perfgate.judging.report.render.site.page import SiteLinks
 from perfgate.judging.report.render.terminal import early_lines, render_line, render_run, render_terminal
 from perfgate.judging.report.render.testbeds import render_column, render_joint_comment, section_budget
@@ -204,7 +204,8 @@ def _served(rename: Rename) -> list[str]:
     index = _in_languages(
         lambda language: render_index(recordings, jobs, language, folder=folder, contains=contains, home="/")
     )
-    return index + _in_languages(lambda language: render_refusal(rename("no such entry"), "/", language))
+    refusals = _in_languages(lambda language: render_refusal(rename("no such entry"), "/", language))
+    return index + refusals + _in_languages(lambda language: render_trouble(rename("no such page"), language))
 
 
 def _doctor(console: Console, rename: Rename) -> None:

@@ -81,7 +81,7 @@ def pages(folder: Path) -> Iterator[str]:
     recordings = RecordingPages(Library(folder), "en", home="/")
     with listening() as server:
         troubles = TroubleLog(print)
-        server.application = Admission(create_app([recordings], troubles), Authenticator(None), troubles)
+        server.application = Admission(create_app([recordings], troubles, "en"), Authenticator(None), troubles, "en")
         yield f"{server.url}/"
     recordings.close()
 

@@ -18,8 +18,10 @@ from perfgate.document.files import canonical_bytes
 from perfgate.document.run import Artifact
 from perfgate.errors import PerfgateError, StoreError
 from perfgate.flows.shared.site.read import ChangesRemembered
+from perfgate.judging.report.render.served import render_trouble
 from perfgate.judging.store.backends.sql import SqlStore
 from perfgate.judging.store.runs import record_run, record_runs
+from perfgate.locale import Activity
 from perfgate.service.kept_site import KeptPages, KeptSite
 from perfgate.service.served_store import StoreAddress
 from perfgate.service.site_reader import SiteReader
@@ -142,6 +144,31 @@ def test_sites__verdict_with_an_address_that_is_none__refused(service: Service) 
     for link in ("javascript:alert(1)", "https://a b", "ftp://a", "https://" + "a" * 2000):
         body = msgspec.json.encode(make_gate(4, link=link))
         assert runner.post("/api/v1/projects/shop/gates", data=body).status_code == 422, link
+
+
+def test_sites__browser_at_what_is_no_page__a_page_that_says_why(service: Service) -> None:
+    client = service.client(SERVER_TOKEN)
+    browser = {"Accept": "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"}
+
+    def refused(address: str, *, by: Client = client) -> tuple[int, str]:
+        answer = by.get(address, headers=browser)
+        assert answer.headers["Content-Type"] == "text/html; charset=utf-8", address
+        assert "<h1>This page cannot be shown</h1>" in answer.text
+        return answer.status_code, answer.text
+
+    status, page = refused(OVERVIEW)
+    assert (status, "no run of project &#39;shop&#39; is stored" in page) == (404, True)
+    assert refused("/nothing")[0] == 404
+    status, page = refused(OVERVIEW, by=service.client())
+    assert (status, "a token is needed" in page) == (401, True)
+    assert client.get(OVERVIEW).json()["error"].startswith("no run of project 'shop' is stored")
+    assert client.get("/api/v1/projects/shop/runs/ab", headers=browser).json()["error"]
+
+
+def test_render_trouble__reason_in_both_languages__that_of_the_pages() -> None:
+    page = render_trouble(Activity("there is no such page"), "zh")
+    assert "<p>没有这个页面</p>" in page
+    assert "<h1>无法显示此页面</h1>" in page
 
 
 def test_sites__what_is_no_page__not_found(service: Service) -> None:

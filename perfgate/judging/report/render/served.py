@@ -18,7 +18,7 @@ from perfgate.document.served import (
 )
 from perfgate.judging.report.text.templates import inlined, render_page
 from perfgate.judging.report.text.words import Words, phrases, say
-from perfgate.locale import Language, speaking
+from perfgate.locale import Language, shown, speaking
 
 # The changes of a store, by their names in its audit log.
 ACTIONS = phrases(
@@ -166,6 +166,12 @@ def render_refusal(error: str, back: str, language: Language) -> str:
     """The page in the place of a form that was refused."""
     with speaking(language):
         return _page("refusal", error=error, back=back)
+
+
+def render_trouble(error: str, language: Language) -> str:
+    """The page in the place of one that cannot be shown."""
+    with speaking(language):
+        return _page("trouble", error=shown(error))
 
 
 def _page(name: str, **values: object) -> str:
