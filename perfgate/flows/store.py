@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from perfgate.config import load_config
 from perfgate.errors import UsageError
@@ -17,7 +18,10 @@ from perfgate.judging.store.archive import refuse_existing, write_export
 from perfgate.judging.store.backends.service import TOKEN_VARIABLES
 from perfgate.judging.store.ledger import Ledger
 from perfgate.judging.store.store import (
+    STATEMENTS,
     STORE_VARIABLE,
+    Page,
+    RunEntry,
     Store,
     is_shared,
     shown_location,
@@ -55,9 +59,10 @@ def export(
     in .tar.
     """
     refuse_existing(target)
-    store, projects = open_projects(root, location, projects, environ)
-    exported = Exported()
-    write_export(exported_files(store, projects, exported, advance), target)
+    opened = open_projects(root, location, projects, environ)
+    exported = Exported(damaged=[*opened.unreadable, *opened.unnamed])
+    files = exported_files(opened.store, opened.projects, exported, advance)
+    write_export(files, target)
     return exported
 
 
@@ -77,18 +82,11 @@ def copy(
     if is_shared(target):
         refuse_change_request(environ)
     source = open_store_at(location, root, environ)
-    # By the audit log also projects with only verdicts, acceptances or tokens.
-    names, ledger = set(source.projects()), source.ledger()
-    has_tokens = False
-    if ledger is not None:
-        names.update(ledger.projects())
-        has_tokens = bool(ledger.tokens())
-    there = sorted(names)
-    # Before the first run a store may have tokens for all projects.
-    if there or projects or not has_tokens:
-        _refuse_unknown(projects, there, location)
+    opened = _opened(source, location, projects)
     into = open_store_at(target, root, environ)
-    return copy_store(source, into, projects or there, advance, is_whole=not projects)
+    copied = copy_store(source, into, opened.projects, advance, is_whole=not projects)
+    copied.damaged += [*opened.unreadable, *opened.unnamed]
+    return copied
 
 
 def prune_runs(
@@ -145,12 +143,23 @@ def push_unsent(root: Path, environ: Mapping[str, str]) -> PushedRuns:
     return unsent.push(open_store_at(location, config.root, environ))
 
 
+class OpenedProjects(NamedTuple):
+    """A store and projects in it; if no project was named, these are all, and a message
+    tells of each whose name is not known (`StoredProjects`).
+    """
+
+    store: Store
+    projects: Sequence[str]
+    unreadable: tuple[str, ...] = ()
+    unnamed: tuple[str, ...] = ()
+
+
 def open_projects(
     root: Path,
     location: str | None,
     projects: Sequence[str],
     environ: Mapping[str, str],
-) -> tuple[Store, Sequence[str]]:
+) -> OpenedProjects:
     """A store and the named projects in it, all if none is named; without a location
     the store of the project in ``root``.
 
@@ -161,24 +170,57 @@ def open_projects(
         location = store_location(
             load_config(root, environ=environ, needs_workload=False), environ
         )
-    store = open_store_at(location, root, environ)
-    there = store.projects()
-    _refuse_unknown(projects, there, location)
-    return store, projects or there
+    return _opened(open_store_at(location, root, environ), location, projects)
+
+
+def refuse_unknown_project(store: Store, location: str, project: str) -> None:
+    """Raise UsageError for a project that a store has nothing of: its name is most
+    likely misspelled.
+    """
+    if not _has_any(store, project):
+        _refuse_unknown([project], store.stored_projects().names, location)
+
+
+def _opened(store: Store, location: str, projects: Sequence[str]) -> OpenedProjects:
+    there = store.stored_projects()
+    if projects:
+        unknown = [project for project in projects if not _has_any(store, project)]
+        _refuse_unknown(unknown, there.names, location)
+        return OpenedProjects(store, projects)
+    ledger = store.ledger()
+    # Before the first run a store may have tokens.
+    has_tokens = ledger is not None and ledger.tokens()
+    if not (any(there) or has_tokens):
+        raise UsageError(
+            "{store} holds no run; is this its location?",
+            store=shown_location(location),
+        )
+    return OpenedProjects(store, *there)
+
+
+def _has_any(store: Store, project: str) -> bool:
+    """Whether a store has a run, a statement or a token of a project."""
+    if store.damaged(project) or store.entries(project, RunEntry, Page(limit=1)):
+        return True
+    ledger = store.ledger()
+    if ledger is not None and project in ledger.projects():
+        return True
+    return any(store.entries(project, kind) for kind in STATEMENTS.values())
 
 
 def _refuse_unknown(
-    projects: Sequence[str], there: Sequence[str], location: str
+    unknown: Sequence[str], there: Sequence[str], location: str
 ) -> None:
+    if not unknown:
+        return
     if not there:
         raise UsageError(
             "{store} holds no run; is this its location?",
             store=shown_location(location),
         )
-    if missing := [project for project in projects if project not in there]:
-        raise UsageError(
-            "{store} holds no run of project {project!a}, only of {there}; correct the name",
-            store=shown_location(location),
-            project=missing[0],
-            there=", ".join(map(ascii, there)),
-        )
+    raise UsageError(
+        "{store} holds no run of project {project!a}, only of {there}; correct the name",
+        store=shown_location(location),
+        project=unknown[0],
+        there=", ".join(map(ascii, there)),
+    )

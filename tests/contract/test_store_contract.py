@@ -251,6 +251,18 @@ def test_runs__page_behind_no_run_of_the_project__refused(store: Store) -> None:
             stored_runs(store, "shop", Page(before=before))
 
 
+def test_stored_projects__runs_of_one_and_a_statement_of_another__both_named_or_told_of(store: Store) -> None:
+    assert store.stored_projects().names == []
+    record_run(store, run_of_day(1))
+    store.append("quiet", [acceptance()])
+    projects = store.stored_projects()
+    assert not projects.unreadable
+    # A service lists the projects with runs.
+    told_of = len(projects.names) - 1 + len(projects.unnamed)
+    assert ("shop" in projects.names, told_of) == (True, 0 if isinstance(store, ServiceStore) else 1)
+    assert store.projects() == ["shop"]
+
+
 def test_documents__run_of_another_project__refused(store: Store) -> None:
     run_id = record_run(store, run_of_day(1))
     assert stored_run(store, "shop", run_id) == run_of_day(1)

@@ -58,8 +58,9 @@ def verify(
     from perfgate.judging.store.verify import verify_store
 
     with TerminalProgress() as progress:
-        there, chosen = store.open_projects(directory, location, projects, os.environ)
-        verified = verify_store(there, chosen, _advance(progress))
+        opened = store.open_projects(directory, location, projects, os.environ)
+        verified = verify_store(opened.store, opened.projects, _advance(progress))
+        verified.faults += opened.unreadable
     if as_json:
         print_json(verified)
     else:

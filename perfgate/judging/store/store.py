@@ -181,6 +181,17 @@ class StorePlace:
     is_served: bool = False
 
 
+class StoredProjects(NamedTuple):
+    """The projects of a store with any entry, in alphabetical order; and a message for
+    each whose name is not known, because none of its runs can be read, or because it
+    has statements alone, which do not name it.
+    """
+
+    names: list[str]
+    unreadable: tuple[str, ...] = ()
+    unnamed: tuple[str, ...] = ()
+
+
 class Store(Protocol):
     """An append-only log of each project.
 
@@ -225,6 +236,9 @@ class Store(Protocol):
 
     def projects(self) -> list[str]:
         """The projects with a stored run, in alphabetical order."""
+
+    def stored_projects(self) -> StoredProjects:
+        """The projects with any entry."""
 
     def revision(self, project: str) -> str:
         """A text that is another one after every change of the log; empty if there is

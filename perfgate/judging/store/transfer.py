@@ -103,11 +103,11 @@ def _copy_runs(
         for stored, document in batch:
             try:
                 run = intact_run(document)
+                # Derived again, in case the source's entry differs from the document.
+                entries.append(run_entry(run, document.id, stored.recorded_at))
             except StoreError as error:
                 copied.damaged.append(str(error))
                 continue
-            # Derived again, in case the source's entry differs from the document.
-            entries.append(run_entry(run, document.id, stored.recorded_at))
             documents[document.id] = document.data
         target.append(project, entries, documents, actor=COPIER)
         copied.runs += len(entries)

@@ -18,13 +18,14 @@ from click.testing import Result
 from perfgate.cli.commands.store import COMMAND
 from perfgate.document.files import parse_run
 from perfgate.document.history import Acceptance, Confirmation, GateRecord, Triage
-from perfgate.errors import PerfgateError, StoreError, UsageError
+from perfgate.errors import PerfgateError, StoreError, StoreRefusedError, UsageError
 from perfgate.judging.store import layout
 from perfgate.judging.store.backends.gitbranch import GitBranchStore
 from perfgate.judging.store.backends.sql import SqlStore
 from perfgate.judging.store.runs import record_run, record_runs, run_entry, stored_runs
 from perfgate.judging.store.store import Store, StorePlace, open_location
 from perfgate.judging.store.transfer import copy_store
+from perfgate.judging.store.verify import verify_store
 from tests.command import run_perfgate
 from tests.fakes.postgres import PostgresServer
 from tests.fakes.remote import clone_of_empty_remote
@@ -361,6 +362,60 @@ def test_store_verify__files_of_a_branch_damaged_or_gone__each_is_named(tmp_path
     copied = store_command("copy", "branch://perfgate-data", str(tmp_path / "new.db"), folder=clone)
     assert isinstance(copied.exception, StoreError)  # a statement that cannot be read is not left out
     assert {run.id for run in stored_runs(SqlStore(tmp_path / "new.db"), "shop")} == set(ids[2:])
+
+
+def test_store__project_of_a_branch_without_a_run_that_can_be_read__named_and_exit_1(tmp_path: Path) -> None:
+    clone, remote = clone_of_empty_remote(tmp_path), tmp_path / "remote.git"
+    store = GitBranchStore("branch://perfgate-data", StorePlace(clone, {}))
+    record_run(store, minimal_run())
+    (run_id,) = record_runs(store, [minimal_run(project="lost")])
+    (entry,) = [path for path in files(remote) if path.startswith("runs/lost-") and run_id in path]
+    put(remote, entry, b"{")
+    verified = store_command("verify", "branch://perfgate-data", folder=clone)
+    assert (verified.exit_code, verified.stdout.splitlines()[-1]) == (1, "runs read: 1; faults: 1")
+    assert f"the project in the folders {layout.project_key('lost')} has no run that can be read" in verified.stdout
+    for command, target in (("copy", str(tmp_path / "new.db")), ("export", f"--out={tmp_path / 'new.tar'}")):
+        done = store_command(command, "branch://perfgate-data", target, folder=clone)
+        assert (done.exit_code, done.stdout.splitlines()[0]) == (1, NONE.replace("runs: 0", "runs: 1").strip())
+        assert "left out: the branch perfgate-data" in done.stderr
+    named = store_command("verify", "branch://perfgate-data", "--project", "lost", folder=clone)
+    assert (named.exit_code, f"{entry} is damaged" in named.stdout) == (1, True)
+
+
+def test_store__project_of_a_branch_with_statements_alone__left_out_unless_it_is_named(tmp_path: Path) -> None:
+    clone = clone_of_empty_remote(tmp_path)
+    store = GitBranchStore("branch://perfgate-data", StorePlace(clone, {}))
+    record_run(store, minimal_run())
+    store.append("quiet", [ACCEPTED])
+    copy = ("copy", "branch://perfgate-data", str(tmp_path / "new.db"))
+    done = store_command(*copy, folder=clone)
+    assert done.exit_code == 1
+    assert f"{layout.project_key('quiet')} has no run that names it; give its name by --project" in done.stderr
+    named = store_command(*copy, "--project", "quiet", folder=clone)
+    assert (named.exit_code, named.stdout.splitlines()[0]) == (
+        0,
+        NONE.replace("acceptances: 0", "acceptances: 1").strip(),
+    )
+    assert SqlStore(tmp_path / "new.db").entries("quiet", Acceptance) == [ACCEPTED]
+    assert store_command("verify", "branch://perfgate-data", folder=clone).exit_code == 0
+
+
+def test_store_export__project_with_statements_alone__in_it(old: Path) -> None:
+    SqlStore(old).append("quiet", [ACCEPTED])
+    done = store_command("export", str(old), "--out", str(old.parent / "out"), folder=old.parent)
+    assert done.stdout == ALL.replace("acceptances: 1", "acceptances: 2"), done.exception
+    assert store_command("verify", str(old), "--project", "quiet", folder=old.parent).exit_code == 0
+
+
+def test_verify_store__locked_meanwhile__no_fault_in_the_store(old: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("perfgate.judging.store.sqlite.BUSY_SECONDS", 0.1)
+    store = SqlStore(old)
+    with closing(sqlite3.connect(old, isolation_level=None)) as other:
+        other.execute("PRAGMA locking_mode = EXCLUSIVE")
+        other.execute("BEGIN EXCLUSIVE")
+        other.execute("UPDATE log SET number = number")
+        with pytest.raises(StoreRefusedError, match="is locked"):
+            verify_store(store, ["shop"], lambda *_: None)
 
 
 @pytest.mark.parametrize("command", [["verify"], ["export", "--out", "there"], ["copy"]])

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import random
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -41,6 +42,7 @@ from perfgate.judging.store.scratch import (
 )
 from perfgate.judging.store.store import (
     ALL_RUNS,
+    ENTRIES,
     LOCAL,
     NO_DOCUMENTS,
     Entry,
@@ -48,6 +50,7 @@ from perfgate.judging.store.store import (
     Page,
     RunEntry,
     StoredDocument,
+    StoredProjects,
     StorePlace,
     kept_already,
     newest_first,
@@ -55,6 +58,7 @@ from perfgate.judging.store.store import (
     unknown_run,
     utc_now,
 )
+from perfgate.locale import Activity
 
 # The history is squashed at this length, or it would outgrow the content.
 MAX_COMMITS = 200
@@ -213,6 +217,9 @@ class GitBranchStore:
     def projects(self) -> list[str]:
         return self._read().projects()
 
+    def stored_projects(self) -> StoredProjects:
+        return self._read().stored_projects()
+
     def revision(self, project: str) -> str:  # noqa: ARG002 - a branch changes as a whole
         """The commit of the branch."""
         return self._read().tip.commit or ""
@@ -346,6 +353,46 @@ class BranchContents:
             for entry in self._decode(f"{folder}/")[0]:
                 names.add(entry.run.project)
         return sorted(names)
+
+    def stored_projects(self) -> StoredProjects:
+        names = self.projects()
+        keys = set(map(layout.project_key, names))
+        entries: Counter[str] = Counter()
+        has_runs: set[str] = set()
+        for path in self._files:
+            kind, _, rest = path.partition("/")
+            key, slash, _ = rest.partition("/")
+            if kind in ENTRIES and slash and key not in keys:
+                entries[key] += 1
+                if ENTRIES[kind] is RunEntry:
+                    has_runs.add(key)
+        unreadable: list[str] = []
+        unnamed: list[str] = []
+        for key, count in sorted(entries.items()):
+            if key in has_runs:
+                unreadable.append(
+                    str(
+                        Activity(
+                            "{name}: the project in the folders {folder} has no run that can be read; {remedy}",
+                            name=self._name,
+                            folder=key,
+                            remedy=layout.REMEDY,
+                        )
+                    )
+                )
+            else:
+                unnamed.append(
+                    str(
+                        Activity(
+                            "{name}: the project in the folders {folder} has no run that names it; give its name by --project "
+                            "(files: {count})",
+                            name=self._name,
+                            folder=key,
+                            count=count,
+                        )
+                    )
+                )
+        return StoredProjects(names, tuple(unreadable), tuple(unnamed))
 
     def statements(self, project: str, kind: type[Entry]) -> list[Entry]:
         """The statements of a kind. Raises StoreError for an unreadable one."""

@@ -40,6 +40,7 @@ from perfgate.judging.store.store import (
     Page,
     RunEntry,
     StoredDocument,
+    StoredProjects,
     StorePlace,
     entry_name,
     shown_location,
@@ -237,6 +238,10 @@ class ServiceStore:
 
     def projects(self) -> list[str]:
         return self._read("projects", list[str])
+
+    def stored_projects(self) -> StoredProjects:
+        """The projects that the service lists: those with a stored run."""
+        return StoredProjects(self.projects())
 
     def revision(self, project: str) -> str:
         return self._state(project).revision

@@ -33,6 +33,7 @@ from perfgate.judging.store.store import (
     RunEntry,
     Statement,
     StoredDocument,
+    StoredProjects,
     StorePlace,
     entry_name,
     kept_already,
@@ -220,17 +221,22 @@ class SqlStore:
         return removed
 
     def projects(self) -> list[str]:
-        """One look at the index for each project, because reading the project of every
-        run would take long.
+        return self._projects(LOG.c.started.is_not(None))
+
+    def stored_projects(self) -> StoredProjects:
+        return StoredProjects(self._projects(sa.true()))
+
+    def _projects(self, is_counted: sa.ColumnElement[bool]) -> list[str]:
+        """The projects with such an entry: one look at the index for each, because
+        reading the project of every run would take long.
         """
-        is_run = LOG.c.started.is_not(None)
         name = (
             sa.select(sa.func.min(LOG.c.project).label("project"))
-            .where(is_run)
+            .where(is_counted)
             .cte("names", recursive=True)
         )
         following = sa.select(sa.func.min(LOG.c.project)).where(
-            LOG.c.project > name.c.project, is_run
+            LOG.c.project > name.c.project, is_counted
         )
         names = name.union_all(
             sa.select(following.scalar_subquery()).where(name.c.project.is_not(None))
