@@ -8,11 +8,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
 from perfgate.cli.groups import CommandGroup
 from perfgate.cli.options import directory_option
 from perfgate.cli.streams import print_json
 from perfgate.errors import UsageError
+from perfgate.locale import sentence
 
 if TYPE_CHECKING:
     from perfgate.flows.ask.questions import Question
@@ -62,6 +64,7 @@ def COMMAND(
     assistants, at /mcp. With --mcp an assistant on this machine starts perfgate itself and asks on standard input.
     """
     if context.invoked_subcommand is not None:
+        _refuse_misplaced(context)
         return
     if not mcp:
         click.echo(context.get_help())
@@ -76,6 +79,21 @@ def COMMAND(
             module=error.name,
         ) from error
     serve_stdio(local_sources(location, directory, os.environ))
+
+
+def _refuse_misplaced(context: click.Context) -> None:
+    """Raise click.UsageError for an option before the question, which would have no
+    effect there.
+    """
+    for option in context.command.params:
+        source = context.get_parameter_source(option.name or "")
+        if source is ParameterSource.COMMANDLINE:
+            raise click.UsageError(
+                sentence(
+                    "{option} before the question has no effect; write it after the question, --mcp without one",
+                    option=option.opts[0],
+                )
+            )
 
 
 def _command(question: Question[Any, Any]) -> click.Command:

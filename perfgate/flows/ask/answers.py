@@ -236,7 +236,7 @@ def suggest(arguments: SuggestionArguments, sources: Sources) -> RunSuggestions:
     else:
         newest = stored_runs(store, project, Page(limit=1))
         if not newest:
-            raise UsageError("no run of project {project!a} is stored", project=project)
+            raise _nothing_stored(project)
         run = newest[0]
     suggested = suggestions(stored_run(store, project, run.id))
     sentences = [word(suggestion.message) for suggestion in suggested]
@@ -262,10 +262,16 @@ def top(arguments: TopArguments, sources: Sources) -> TopDocument:
 def gates(arguments: ListArguments, sources: Sources) -> GateVerdicts:
     project, store = sources.project(arguments.project), sources.opened()
     records = store.entries(project, GateRecord)
+    if not records and not stored_runs(store, project, Page(limit=1)):
+        raise _nothing_stored(project)
     history = gate_history(
         records, store.entries(project, Acceptance), store.entries(project, Triage)
     )
     return GateVerdicts(history=history, newest=records[: arguments.limit])
+
+
+def _nothing_stored(project: str) -> UsageError:
+    return UsageError("no run of project {project!a} is stored", project=project)
 
 
 def _one(runs: Sequence[StoredRun], digits: str) -> StoredRun:

@@ -21,6 +21,7 @@ from perfgate.cli.commands.ask import COMMAND
 from perfgate.document.history import GateRecord
 from perfgate.flows.ask.questions import QUESTIONS
 from perfgate.judging.store.runs import record_run, record_runs
+from tests.command import run_perfgate
 from tests.fakes.history import commit_of, main_runs, stepped
 from tests.fakes.service import SERVER_TOKEN, Listening, Service, serve_folder
 from tests.unit.cli.test_serve import write_trace
@@ -241,6 +242,13 @@ def test_wrong_arguments__named__and_no_failure(
     assert (refused.is_error, said in text_of(refused)) == (True, True), text_of(refused)
 
 
+def test_gates__project_of_which_nothing_is_stored__refused_as_by_the_other_questions(asked: Asked) -> None:
+    for name in ("gates", "suggest", "regressions"):
+        answer = asked.service.client(SERVER_TOKEN).get(f"/api/v1/ask/{name}", params={"project": "demmo"})
+        assert answer.status_code == 404
+        assert answer.json()["error"].startswith("no run of project 'demmo' is stored")
+
+
 def test_unknown_tool__answered_with_those_that_there_are(asked: Asked) -> None:
     refused = ask(asked.service, SERVER_TOKEN, "delete_everything")
     assert (refused.is_error, "regressions" in text_of(refused)) == (True, True)
@@ -274,3 +282,10 @@ def test_ask_mcp__over_standard_input__answers_the_official_client(asked: Asked,
 
     found = anyio.run(talk)
     assert [project["project"] for project in found.structured_content["projects"]] == ["bank", "demo"]
+
+
+@pytest.mark.parametrize("option", [["--store", "store.db"], ["-C", "."], ["--mcp"]])
+def test_ask__option_before_the_question__refused_as_it_has_no_effect(asked: Asked, option: list[str]) -> None:
+    done = run_perfgate("ask", *option, "projects", "--store", str(asked.store), cwd=asked.store.parent)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "before the question has no effect; write it after the question" in done.stderr
