@@ -597,6 +597,7 @@ def _open_scope(
 ) -> tuple[Store, str, str | None]:
     """The store, its location, and the project, None for all. On the machine of a service there is no perfgate.toml."""
     from perfgate.flows.shared.store import open_store_at, store_location_in
+    from perfgate.flows.store import refuse_unknown_project
 
     if all_projects and project:
         raise click.UsageError(
@@ -606,7 +607,10 @@ def _open_scope(
     if not all_projects:
         chosen = project or _config(directory).project
     place = store_location_in(location, directory, os.environ)
-    return open_store_at(place, directory, os.environ), place, chosen
+    store = open_store_at(place, directory, os.environ)
+    if project:
+        refuse_unknown_project(store, place, project)
+    return store, place, chosen
 
 
 def _open(directory: Path) -> tuple[Config, Store]:

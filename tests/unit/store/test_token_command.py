@@ -89,6 +89,24 @@ def test_baseline_log_and_prune__on_the_machine_of_a_service__need_no_perfgate_t
     assert "exclude each other" in command("prune", "--keep", "1", "--all-projects", "--project", "shop").output
 
 
+@pytest.mark.parametrize("command", [["log"], ["prune", "--keep", "1"], ["remove", "abc"]])
+def test_baseline__project_that_the_store_does_not_hold__refused(tmp_path: Path, command: list[str]) -> None:
+    location = str(tmp_path / "store.db")
+    options = ["--store", location, "--project", "shopp", "-C", str(tmp_path)]
+    empty = CliRunner().invoke(baseline.COMMAND, [*command, *options])
+    assert str(empty.exception) == f"{location} holds no run; is this its location?"
+    record_run(SqlStore(tmp_path / "store.db"), minimal_run())
+    typo = CliRunner().invoke(baseline.COMMAND, [*command, *options])
+    assert str(typo.exception) == f"{location} holds no run of project 'shopp', only of 'shop'; correct the name"
+    assert isinstance(typo.exception, UsageError)
+
+
+def test_baseline_log__project_with_a_token_alone__its_entries(tmp_path: Path) -> None:
+    SqlStore(tmp_path / "store.db").ledger().create_token("runner", "new", "write")
+    options = ["--store", str(tmp_path / "store.db"), "--project", "new", "-C", str(tmp_path)]
+    assert "token created" in CliRunner().invoke(baseline.COMMAND, ["log", *options]).output
+
+
 def test_baseline_remove__damaged_run__gone_and_named_in_the_audit_log(tmp_path: Path) -> None:
     place = tmp_path / "store.db"
     store = SqlStore(place)
