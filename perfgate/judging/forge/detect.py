@@ -5,6 +5,7 @@ CI variables and event payloads are read only here.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -54,6 +55,8 @@ _REQUIRED = (
     "PERFGATE_HEAD_SHA",
     "PERFGATE_RUN_ID",
 )
+# Of GitHub Enterprise Server, GitLab, Gitee and Gitea.
+_API_PATH = re.compile(r"/api/v[0-9]+$")
 # A comment that starts a job and can be no order: an edited one, or one on something
 # other than a change request.
 _NO_ORDER = CommentEvent(number=0, body="", author="", bot=False, edited=False)
@@ -414,15 +417,14 @@ def _given(environ: Mapping[str, str]) -> CiEvent:
         )
     forge, repository = environ["PERFGATE_FORGE"], environ["PERFGATE_REPOSITORY"]
     usual_api, usual_server = addresses(forge)
-    api = environ.get("PERFGATE_API_URL") or usual_api
+    api = environ.get("PERFGATE_API_URL", "").rstrip("/") or usual_api
     if api is None:
         raise UsageError(
             "every {forge} server has its own address; set PERFGATE_API_URL to the address of its API",
             forge=forge,
         )
-    origin = "://".join(urlsplit(api)[:2])
     if api != usual_api or usual_server is None:
-        usual_server = origin
+        usual_server = _server_of(api)
     server = (environ.get("PERFGATE_SERVER_URL") or usual_server).rstrip("/")
     sha = environ["PERFGATE_HEAD_SHA"]
     if not COMMIT_ID.fullmatch(sha):
@@ -450,6 +452,20 @@ def _given(environ: Mapping[str, str]) -> CiEvent:
         head_sha=sha,
         change_request=_optional_number(environ, "PERFGATE_CHANGE_REQUEST"),
     )
+
+
+def _server_of(api: str) -> str:
+    """The address of the server with an API: it may have a path of its own, below which
+    the API has its usual one.
+    """
+    try:
+        parts = urlsplit(api)
+    except ValueError as error:
+        raise UsageError(
+            "PERFGATE_API_URL is not an address: {error}", error=error
+        ) from None
+    path = _API_PATH.sub("", parts.path.rstrip("/"))
+    return f"{parts.scheme}://{parts.netloc}{path}"
 
 
 def _gitlab(environ: Mapping[str, str]) -> CiEvent:

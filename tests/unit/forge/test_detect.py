@@ -298,13 +298,21 @@ def test_detect__event_given__addresses_everybody_uses() -> None:
     )
 
 
-def test_detect__event_given_for_a_server_of_ones_own__its_pages_are_where_its_api_is() -> None:
-    event = detect({**GIVEN_EVENT, "PERFGATE_API_URL": "https://git.example:3000/api/v3"})
+@pytest.mark.parametrize(
+    ("forge", "api", "server"),
+    [
+        ("github", "https://git.example:3000/api/v3", "https://git.example:3000"),
+        ("gitlab", "https://git.example/gitlab/api/v4", "https://git.example/gitlab"),
+        ("gitlab", "https://git.example/gitlab/api/v4/", "https://git.example/gitlab"),
+        ("github", "https://api.github.com/", "https://github.com"),
+    ],
+)
+def test_detect__event_given_for_a_server_of_ones_own__its_pages_are_where_its_api_is(
+    forge: str, api: str, server: str
+) -> None:
+    event = detect({**GIVEN_EVENT, "PERFGATE_FORGE": forge, "PERFGATE_API_URL": api})
     assert event is not None
-    assert (event.host.api_url, event.host.server_url) == (
-        "https://git.example:3000/api/v3",
-        "https://git.example:3000",
-    )
+    assert (event.host.api_url, event.host.server_url) == (api.rstrip("/"), server)
 
 
 def test_detect__event_given_in_another_forges_job__what_is_given_counts() -> None:
@@ -324,6 +332,7 @@ def test_detect__event_given_in_another_forges_job__what_is_given_counts() -> No
         ("PERFGATE_CHANGE_REQUEST", "#7", "PERFGATE_CHANGE_REQUEST must be a number"),
         ("PERFGATE_HEAD_SHA", "main", "must be a full commit id"),
         ("PERFGATE_HEAD_SHA", HEAD[:12], "must be a full commit id"),
+        ("PERFGATE_API_URL", "https://[git.example/api/v3", "PERFGATE_API_URL is not an address"),
         (
             "PERFGATE_FORGE",
             "sourceforge",
