@@ -84,15 +84,10 @@ class WebhookTarget:
     secret: str = field(repr=False)
 
     def __post_init__(self) -> None:
-        """Refuse an address that anyone on the way could read, and a secret that can be
-        guessed.
+        """Refuse an address that no message can be sent to or that anyone on the way
+        could read, and a secret that can be guessed.
         """
-        parts = urlsplit(self.address)
-        host = parts.hostname or ""
-        if not host or (
-            parts.scheme != "https"
-            and not (parts.scheme == "http" and is_loopback_host(host))
-        ):
+        if not _is_safe(self.address):
             raise UsageError(
                 "the webhook {address!a} is not an https:// address (http:// is for this machine alone)",
                 address=self.address,
@@ -109,6 +104,18 @@ class WebhookTarget:
         """The scheme and host, for people; the path of an address may be a secret."""
         parts = urlsplit(self.address)
         return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
+
+
+def _is_safe(address: str) -> bool:
+    try:
+        requests.Request("POST", address).prepare()
+        parts = urlsplit(address)
+        host, _ = parts.hostname or "", parts.port
+    except ValueError:  # requests.exceptions.InvalidURL is one too
+        return False
+    if parts.scheme == "http":
+        return is_loopback_host(host)
+    return parts.scheme == "https" and bool(host)
 
 
 class Webhook:

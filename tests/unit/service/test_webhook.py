@@ -71,6 +71,15 @@ def test_webhook__run_uploaded__one_signed_message_that_is_repeated_until_it_is_
     assert (said["event"], said["project"], said["run_id"]) == ("run recorded", "shop", document(minimal_run())[1])
 
 
+@pytest.mark.parametrize(
+    "address",
+    ["https://", "https://[git.example", "https://git.example:99999/x", "https://.example", "http://git.example"],
+)
+def test_webhook_target__no_address_that_a_message_can_be_sent_to__refused(address: str) -> None:
+    with pytest.raises(UsageError, match="is not an https:// address"):
+        WebhookTarget(address, SECRET)
+
+
 def test_webhook__nobody_listens__a_dead_letter_and_the_upload_is_stored(address: Listening, tmp_path: Path) -> None:
     warnings: queue.Queue[str] = queue.Queue()
     webhook = Webhook(WebhookTarget("http://127.0.0.1:9/secret-path", SECRET), warnings.put, waits=(0.0,))
