@@ -48,8 +48,9 @@ def projects_below(root: Path) -> list[str]:
             below += _folders(folder)
         folders = sorted(below)
         for folder in folders:
-            if (folder / CONFIG_NAME).is_file():
-                projects.append(folder.relative_to(root).as_posix())
+            with suppress(OSError):  # a folder that may not be entered
+                if (folder / CONFIG_NAME).is_file():
+                    projects.append(folder.relative_to(root).as_posix())
     return projects
 
 

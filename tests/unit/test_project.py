@@ -73,6 +73,10 @@ def test_load_config__root_of_several_projects__lists_them(monorepo: Path) -> No
         load_config(monorepo)
 
 
+def test_projects_below__folders_that_may_not_be_entered__none_in_them() -> None:
+    assert projects_below(Path("/proc/1")) == []
+
+
 def test_project_of_change__touches_one_project__that_one(monorepo: Path) -> None:
     _write(monorepo, "a/model.py")
     assert project_of_change(monorepo, WORK_TREE) == monorepo / "a"
