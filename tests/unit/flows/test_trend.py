@@ -841,7 +841,7 @@ def test_trend__one_item_and_a_slowdown_of_another_commit__two_regressions_with_
     issue = (tmp_path / "out" / "trend.md").read_text()
     assert issue.startswith("## `demo` on main: 2 regressions\n")
     assert "1 more `aten::item`" in issue
-    assert (tmp_path / "out" / "trend.html").read_text().count('<svg class="plot history"') == 2
+    assert (tmp_path / "out" / "trend.html").read_text().count('<svg class="plot history') == 2
     assert len(json.loads((tmp_path / "out" / "trend.json").read_text())["causes"]) == 2
 
 

@@ -189,7 +189,7 @@ def test_open_page__regression__chart_next_command_acceptance_and_confirmation(s
     assert "the new layer costs this" in text
     assert "confirmed: worse" in text
     assert "5.0 to 9.0 %" in text
-    assert site["open.html"].count('<svg class="plot history"') == 1
+    assert site["open.html"].count('<svg class="plot history') == 1
 
 
 def test_open_page__no_clone_beside_the_service__author_and_subject_of_the_first_bad_run() -> None:

@@ -26,11 +26,12 @@ from perfgate.judging.report.render.trend import (
     render_trend,
 )
 from perfgate.judging.report.render.trend_page import render_trend_page
-from perfgate.judging.report.render.trend_svg import small_plot
+from perfgate.judging.report.render.trend_svg import series_plot, small_plot
 from perfgate.judging.report.text.svg import sparkline
 from perfgate.judging.report.view.summary import CommentContext
 from perfgate.judging.report.view.trend_rows import MovedSeries, change_words, check_command
 from tests.fakes.documents import make_difference
+from tests.fakes.history import commit_of
 from tests.fakes.records import changed
 from tests.fakes.trends import (
     BEGAN,
@@ -120,7 +121,7 @@ def test_render_issue__one_commit_moved_three_metrics__one_regression_with_the_r
     ]
     assert "- `Pool in a loop`: P50 latency" in (render_news(document, "en") or "")
     page = render_trend_page(document, language="en", kept_files=None)
-    assert page.count('<svg class="plot history"') == 1
+    assert page.count('<svg class="plot history') == 1
     assert "<h3>Pool in a loop</h3>" in page
     assert "It moved 2 more metrics" in page
     written = io.StringIO()
@@ -314,7 +315,7 @@ def test_render_trend_page__a_change__picture_with_levels_intervals_and_commit()
     page = render_trend_page(
         make_trend(make_series(make_change()), make_series(metric="latency.p99")), language="en", kept_files=None
     )
-    assert page.count('<svg class="plot history"') == 1
+    assert page.count('<svg class="plot history') == 1
     assert page.count('<circle class="value"') == 30
     assert page.count('<line class="level"') == 2
     assert page.count('<line class="reach"') == 30
@@ -359,7 +360,7 @@ def test_render_trend_page__two_testbeds__one_picture_with_a_border() -> None:
     old, new = make_series(make_change(), fingerprint="a" * 64), make_series(make_change())
     spans = [make_testbed("a" * 64), make_testbed("f" * 64)]
     page = render_trend_page(make_trend(new, old, testbeds=spans), language="en", kept_files=None)
-    assert page.count('<svg class="plot history"') == 1
+    assert page.count('<svg class="plot history') == 1
     assert page.count('<line class="border"') == 1
     assert page.count('<circle class="value"') == 60
 
@@ -538,3 +539,11 @@ def test_reports__packages_that_changed_with_a_regression__named_below_it() -> N
         render_trend_page(trend, language="en", kept_files=None),
     ):
         assert told in re.sub(r"<[^>]+>|`", "", text)
+
+
+@pytest.mark.parametrize(
+    ("own", "is_early"), [(commit_of(5), True), (commit_of(25), False), (None, False), (commit_of(7), False)]
+)
+def test_series_plot__change_in_its_left_half__a_narrow_screen_begins_there(own: str | None, is_early: bool) -> None:
+    plot = series_plot([make_series(make_change(5), make_change(25))], own)
+    assert ('class="plot history early"' in plot) == is_early

@@ -95,7 +95,10 @@ def series_plot(
     ]
     title = say("history of {metric}", metric=history.name)
     role = "group" if link else "img"
-    return picture("plot history", _WIDTH, _HEIGHT, title, parts, role=role)
+    name = "plot history"
+    if history.is_early(own):
+        name += " early"
+    return picture(name, _WIDTH, _HEIGHT, title, parts, role=role)
 
 
 class _History:
@@ -117,6 +120,16 @@ class _History:
         self._low, self._high = robust_range(np.array(values))
         self._x = linear(-0.5, len(points) - 0.5, _LEFT, _WIDTH - _RIGHT)
         self._y = linear(self._low, self._high, _HEIGHT - _BOTTOM, _TOP)
+
+    def is_early(self, own: str | None) -> bool:
+        """Whether the change that the picture is about, or the newest of all, lies in
+        its left half; a narrow screen shows only one half at a time.
+        """
+        about: _Level | None = None
+        for level in self._levels:
+            if level.change is not None and _is_about(level.change, own):
+                about = level
+        return about is not None and self._x(about.first - 0.5) < _WIDTH / 2
 
     def frame(self) -> Iterator[Markup]:
         """The names of the axes, lines at round values, and dates."""
@@ -169,9 +182,9 @@ class _History:
     def _change(
         self, change: TrendChange, x: float, own: str | None, top: float
     ) -> Iterator[Markup]:
-        paler = " other"
-        if own is None or short(change.first_bad) == short(own):
-            paler = ""
+        paler = ""
+        if not _is_about(change, own):
+            paler = " other"
         name = f"change {change.direction}{paler}"
         yield upright(name, x, _TOP - 6, _HEIGHT - _BOTTOM)
         anchor = "start"
@@ -199,6 +212,10 @@ class _History:
                 yield _LINKED.format(address, title, dot)
             else:
                 yield dot
+
+
+def _is_about(change: TrendChange, own: str | None) -> bool:
+    return own is None or short(change.first_bad) == short(own)
 
 
 def small_plot(series: TrendSeries, at: int | None = None) -> Markup:
