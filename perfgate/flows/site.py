@@ -4,6 +4,7 @@ pages or any file server.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -70,6 +71,9 @@ def write_site(
     links = SiteLinks(written=frozenset(addresses))
     pages = SitePages(content, log.run, language, links, read_artifacts)
     _prepare(out)
+    # All pages of both sites until the last one is written: if this ends before, the
+    # next call knows them.
+    _write_list(out, {*before, *addresses})
     for number, address in enumerate(addresses):
         progress.status(
             sentence(
@@ -82,7 +86,7 @@ def write_site(
     removed = sorted(set(before) - set(addresses))
     for address in removed:
         (out / address).unlink(missing_ok=True)
-    write_atomically(out / _LIST_FILE, msgspec.json.encode(sorted(addresses)))
+    _write_list(out, addresses)
     page_count = sum(
         address.startswith("runs/") and run_of(address) is not None
         for address in addresses
@@ -111,6 +115,10 @@ def _page(pages: SitePages, address: str, progress: Progress) -> str:
         page = pages.unreadable(address, str(error))
     assert page is not None, f"a site has no {address}"
     return page
+
+
+def _write_list(out: Path, addresses: Collection[str]) -> None:
+    write_atomically(out / _LIST_FILE, msgspec.json.encode(sorted(addresses)))
 
 
 def _pages_before(out: Path) -> list[str]:

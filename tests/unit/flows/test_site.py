@@ -101,6 +101,35 @@ def test_site__second_call__pages_of_removed_runs_go_and_other_files_stay(projec
     assert broken_links(pages(out)) == []
 
 
+class Interrupting(Said):
+    """Ends the command after some pages, as ctrl-C does."""
+
+    def __init__(self, pages: int) -> None:
+        super().__init__()
+        self._left = pages
+
+    def status(self, text: str) -> None:
+        if text.startswith("writing page"):
+            self._left -= 1
+        if self._left < 0:
+            raise KeyboardInterrupt
+
+
+def test_site__ended_after_some_pages__the_next_call_replaces_them_and_removes_the_rest(
+    project: Project, tmp_path: Path
+) -> None:
+    out = tmp_path / "site"
+    with pytest.raises(KeyboardInterrupt):
+        write(project, out, Interrupting(40))
+    begun = {path.relative_to(out).as_posix() for path in out.rglob("*.html")}
+    assert len(begun) == 40
+    prune_runs(SqlStore(Path(project.environ["PERFGATE_STORE"])), "demo", keep=2)
+    write(project, out)
+    after = {path.relative_to(out).as_posix() for path in out.rglob("*.html")}
+    assert json.loads((out / "site.json").read_text()) == sorted(after)
+    assert begun - after
+
+
 def test_site__folder_of_something_else__refused_and_left_alone(project: Project, tmp_path: Path) -> None:
     out = tmp_path / "pages"
     out.mkdir()
