@@ -318,7 +318,7 @@ class ProjectSites(ServicePart):
         # A store without tokens cannot be written to through the service.
         if self._served.store().ledger() is not None:
             links = SiteLinks(forms=True, triage=True, audit=AUDIT)
-        content = read.columns.content()
+        content = _with_public_notes(read.columns.content(), self._served.public)
         pages = SitePages(
             content,
             lambda run_id: stored_run(self._served.store(), project, run_id),
@@ -333,6 +333,15 @@ class ProjectSites(ServicePart):
 def _state_of(trend: TrendDocument, revision: str) -> ProjectState:
     failed = len(trend.runs.health[-1].failed) if trend.runs.health else 0
     return ProjectState(revision, len(trend.open_regressions), failed)
+
+
+def _with_public_notes(
+    content: SiteContent, public: Callable[[str], str]
+) -> SiteContent:
+    """The content of pages for the network: a note names the place of a damaged run."""
+    notes = list(map(public, content.trend.notes))
+    trend = msgspec.structs.replace(content.trend, notes=notes)
+    return msgspec.structs.replace(content, trend=trend)
 
 
 def _overview(project: str) -> str:

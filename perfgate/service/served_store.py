@@ -6,12 +6,15 @@ import re
 import threading
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
 from perfgate.document.history import StoredRun
+from perfgate.errors import StoreError
 from perfgate.flows.shared.store import open_store_at
+from perfgate.judging.store.backends.gitbranch import GitBranchStore
 from perfgate.judging.store.remote import PREFIX
 from perfgate.judging.store.runs import stored_runs
 from perfgate.judging.store.store import FILE_URL, Page, Store, shown_location
@@ -95,10 +98,16 @@ class ServedStore:
         return runs
 
     def public(self, text: str) -> str:
-        """A message without the place of the store on this machine."""
+        """A message without the place of the store: on this machine, or of the
+        repository with its branch.
+        """
         location = self.address.location
         path = location.removeprefix(FILE_URL)
-        places = (str(Path(path).expanduser()), path, shown_location(location))
+        places = [str(Path(path).expanduser()), path, shown_location(location)]
+        store = self.store()
+        if isinstance(store, GitBranchStore):
+            with suppress(StoreError):
+                places.append(store.name)
         # Most messages name it as "the store PLACE".
         place = "|".join(map(re.escape, places))
         return re.sub(rf"(?<!\w)(?:the store )?(?:{place})(?!\w)", "the store", text)

@@ -209,9 +209,8 @@ class StoreApi(ServicePart):
 
     def state(self, project: ReadProject) -> Response:
         store = self._served.store()
-        return as_json(
-            LogState(revision=store.revision(project), damaged=store.damaged(project))
-        )
+        damaged = list(map(self.public, store.damaged(project)))
+        return as_json(LogState(revision=store.revision(project), damaged=damaged))
 
     async def upload(
         self,

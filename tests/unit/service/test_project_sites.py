@@ -19,17 +19,27 @@ from perfgate.document.run import Artifact
 from perfgate.errors import PerfgateError, StoreError
 from perfgate.flows.shared.site.read import ChangesRemembered
 from perfgate.judging.report.render.served import render_trouble
+from perfgate.judging.store.backends.gitbranch import GitBranchStore
 from perfgate.judging.store.backends.sql import SqlStore
 from perfgate.judging.store.runs import record_run, record_runs
+from perfgate.judging.store.store import StorePlace
 from perfgate.locale import Activity
+from perfgate.service.admission import Admission
+from perfgate.service.app import create_app
+from perfgate.service.callers import Authenticator
 from perfgate.service.kept_site import KeptPages, KeptSite
-from perfgate.service.served_store import StoreAddress
+from perfgate.service.project_sites import ProjectSites
+from perfgate.service.served_store import ServedStore, StoreAddress
 from perfgate.service.site_reader import SiteReader
+from perfgate.service.store_api import StoreApi
+from perfgate.service.trouble_log import TroubleLog
 from tests.fakes.history import main_runs, stepped
+from tests.fakes.remote import clone_of_empty_remote
 from tests.fakes.service import SERVER_TOKEN, Client, Listening, Service, serve_folder
 from tests.fakes.sites import make_gate
 from tests.fakes.trends import make_series
 from tests.unit.document.minimal import minimal_run
+from tests.unit.store.test_gitbranch import files, put
 from tests.waiting import wait_until
 
 if TYPE_CHECKING:
@@ -239,6 +249,29 @@ def test_kept_site__store_that_cannot_be_read_again__the_error_and_no_pages_of_b
 
     wait_until(is_refused)
     assert site.pages("2").revision == "2"
+
+
+def test_served_branch__damaged_run__named_without_the_place_of_the_repository(
+    address: Listening, tmp_path: Path
+) -> None:
+    clone, remote = clone_of_empty_remote(tmp_path), tmp_path / "remote.git"
+    record_runs(
+        GitBranchStore("branch://perfgate-data", StorePlace(clone, {})),
+        [minimal_run(session=session) for session in ("s1", "s2")],
+    )
+    damaged = next(path for path in files(remote) if path.startswith("runs/"))
+    put(remote, damaged, b"{")
+    served = ServedStore("branch://perfgate-data", clone, {"HOME": str(tmp_path)})
+    troubles, authenticator = TroubleLog(print), Authenticator(None)
+    sites = ProjectSites(served, "en")
+    app = create_app([StoreApi(served), sites], troubles, "en")
+    address.application = Admission(app, authenticator, troubles, "en")
+    client = Client(address.url, None)
+    (why,) = client.get("/api/v1/projects/shop/state").json()["damaged"]
+    assert why.startswith(f"the store: {damaged} is damaged")
+    page = client.get(OVERVIEW).text
+    sites.close()
+    assert (damaged[-20:] in page, str(remote) in page) == (True, False)
 
 
 def test_site_reader__content_of_an_earlier_process__there_unless_it_is_damaged_or_of_another_version(

@@ -234,6 +234,13 @@ class GitBranchStore:
         """Zero: the time of recording is this machine's."""
         return timedelta()
 
+    @property
+    def name(self) -> str:
+        """The branch with its repository, as messages name it. Raises StoreError if
+        there is none.
+        """
+        return self._link.name
+
     @cached_property
     def _link(self) -> RemoteBranch:
         return find_link(self._branch, self._remote, self._place)
