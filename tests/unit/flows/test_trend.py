@@ -389,8 +389,16 @@ def test_trend__metric_by_pattern__that_alone(project: Project) -> None:
     assert {one.metric for one in project.trend(metrics=("latency.p9*",)).series} == {"latency.p90", "latency.p99"}
     with pytest.raises(UsageError, match=r"no stored series .* stored metrics are .*latency\.low"):
         project.trend(metrics=("latency.p77",))
-    with pytest.raises(UsageError, match="no stored series"):
+    with pytest.raises(UsageError, match="no stored series is of workload 'decoder'; stored workloads are encoder"):
         project.trend(workloads=("decoder",))
+
+
+def test_trend__misspelled_among_others__refused_instead_of_left_out(project: Project) -> None:
+    project.record(main_runs(10, shapes=("long",)))
+    with pytest.raises(UsageError, match="no stored series is of workload 'encodr'"):
+        project.trend(workloads=("encoder", "encodr"))
+    with pytest.raises(UsageError, match=r"no stored series is of metric 'latency.p77'; stored metrics are .*latency"):
+        project.trend(metrics=("latency.p90", "latency.p77"))
 
 
 def test_trend__several_runs_of_a_commit__one_value_a_version(project: Project) -> None:

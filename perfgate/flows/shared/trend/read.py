@@ -166,11 +166,11 @@ def read_histories(
             selected[place] = series
         else:
             unselected.append(series)
+    _refuse_unknown(selection, [*selected.values(), *unselected])
     if not selected and (selection.metrics or selection.workloads):
-        names = {series.metric for series in unselected if _is_known(series.metric)}
         raise UsageError(
             "no stored series is of these metrics and workloads; stored metrics are {metrics}",
-            metrics=", ".join(sorted(names)[:20]),
+            metrics=_known_metrics(unselected),
         )
     progress.status(
         sentence(
@@ -193,6 +193,33 @@ def read_histories(
         elif entry.points:
             searched.append(entry)
     return StoredHistories(runs, align(searched), unselected)
+
+
+def _refuse_unknown(selection: Wanted, stored: Sequence[Series]) -> None:
+    """Raise UsageError for a workload or metric of the selection that no stored series
+    is of: most likely it is misspelled.
+    """
+    workloads = {series.workload for series in stored}
+    for name in selection.workloads:
+        if name not in workloads:
+            raise UsageError(
+                "no stored series is of workload {name!a}; stored workloads are {workloads}",
+                name=name,
+                workloads=", ".join(sorted(workloads)[:20]),
+            )
+    metrics = {series.metric for series in stored if _is_known(series.metric)}
+    for pattern in selection.metrics:
+        if not any(fnmatchcase(name, pattern) for name in metrics):
+            raise UsageError(
+                "no stored series is of metric {name!a}; stored metrics are {metrics}",
+                name=pattern,
+                metrics=_known_metrics(stored),
+            )
+
+
+def _known_metrics(stored: Sequence[Series]) -> str:
+    names = {series.metric for series in stored if _is_known(series.metric)}
+    return ", ".join(sorted(names)[:20])
 
 
 def find_trend(
