@@ -9,7 +9,7 @@ from typing import Any, TypeVar, cast
 
 import click
 
-from perfgate.locale import LANGUAGES
+from perfgate.locale import LANGUAGES, sentence
 
 F = TypeVar("F", bound=Callable[..., Any])
 Record = TypeVar("Record")
@@ -40,8 +40,22 @@ json_option = click.option(
 json_alone_option = click.option(
     "--json", "as_json", is_flag=True, help="Print JSON, for machines."
 )
+
+
+def not_empty(_: click.Context, __: click.Parameter, name: str | None) -> str | None:
+    """The callback of an option with a name: an empty one, of a variable that is not
+    set, must not mean the default.
+    """
+    if name is not None and not name.strip():
+        raise click.BadParameter(sentence("the name is empty"))
+    return name
+
+
 project_option = click.option(
-    "--project", metavar="NAME", help="The project; default: perfgate.toml's."
+    "--project",
+    metavar="NAME",
+    callback=not_empty,
+    help="The project; default: perfgate.toml's.",
 )
 all_projects_option = click.option(
     "--all-projects", is_flag=True, help="Of all projects in the store."

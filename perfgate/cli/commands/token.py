@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, cast
 import click
 
 from perfgate.cli.groups import CommandGroup
-from perfgate.cli.options import directory_option, json_alone_option
+from perfgate.cli.options import directory_option, json_alone_option, not_empty
 from perfgate.cli.streams import cleaned, print_json
 from perfgate.errors import UsageError
 from perfgate.locale import sentence
@@ -39,7 +39,10 @@ def COMMAND() -> None:
     help="write: also upload runs, and accept regressions.",
 )
 @click.option(
-    "--project", metavar="NAME", help="The project it is for; default: perfgate.toml's."
+    "--project",
+    metavar="NAME",
+    callback=not_empty,
+    help="The project it is for; default: perfgate.toml's.",
 )
 @click.option(
     "--all-projects",

@@ -101,6 +101,16 @@ def test_baseline__project_that_the_store_does_not_hold__refused(tmp_path: Path,
     assert isinstance(typo.exception, UsageError)
 
 
+@pytest.mark.parametrize("name", ["", " "])
+def test_project__variable_that_is_not_set__does_not_mean_the_project_of_the_folder(project: Path, name: str) -> None:
+    record_run(SqlStore(project / "store.db"), minimal_run())
+    command = ["--project", name, "-C", str(project)]
+    pruned = CliRunner().invoke(baseline.COMMAND, ["prune", "--keep", "0", *command])
+    made = tokens(project, "create", "runner", "--scope", "write", "--project", name)
+    for done in (pruned, made):
+        assert (done.exit_code, "the name is empty" in done.output) == (2, True)
+
+
 def test_baseline_log__project_with_a_token_alone__its_entries(tmp_path: Path) -> None:
     SqlStore(tmp_path / "store.db").ledger().create_token("runner", "new", "write")
     options = ["--store", str(tmp_path / "store.db"), "--project", "new", "-C", str(tmp_path)]
