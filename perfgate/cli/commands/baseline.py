@@ -91,6 +91,7 @@ def record(
     run_file: Path | None,
     artifact: Path | None,
     download: bool,
+    allow_dirty: bool,
     allow_token: bool,
     as_json: bool,
     directory: Path,
@@ -107,6 +108,10 @@ def record(
         raise click.UsageError(
             "--run, --from and --download exclude each other; give one"
         )
+    if allow_dirty and (artifact is not None or download):
+        raise click.UsageError(
+            "--allow-dirty is for a run of this machine; in CI a run with uncommitted changes is never stored"
+        )
     config = _config(directory)
     if not sources:
         drop_secrets(directory, allow_token=allow_token)
@@ -114,7 +119,11 @@ def record(
     from perfgate.flows.baseline import record as record_run
 
     request = options.record(
-        BaselineRequest, run_file=run_file, artifact=artifact, download=download
+        BaselineRequest,
+        run_file=run_file,
+        artifact=artifact,
+        download=download,
+        allow_dirty=allow_dirty,
     )
     doors = doors_of_process()
     recorded = record_run(request, config, doors, lambda: _measure(request, config))

@@ -73,6 +73,14 @@ def test_baseline_record__dirty_run__refused_unless_allowed(project: Path) -> No
     assert "aaaaaaaaaaaa + changes" in baseline(project, "list").output
 
 
+@pytest.mark.parametrize("source", [["--from", "out"], ["--download"]])
+def test_baseline_record__changes_allowed_in_an_artifact_of_ci__refused_as_it_has_no_effect(
+    project: Path, source: list[str]
+) -> None:
+    refused = baseline(project, "record", "--allow-dirty", *source)
+    assert (refused.exit_code, "--allow-dirty is for a run of this machine" in refused.output) == (2, True)
+
+
 def test_baseline_record__slower_than_main_was__kept_and_said_to_the_end_what_to_do(project: Path) -> None:
     (project / "perfgate.toml").write_text('workload = "w.py:encoder"\nproject = "demo"\n')
     runs = main_runs(13, shapes=("long",), time=stepped(12, 1.5))
