@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from starlette.responses import PlainTextResponse
 from starlette.types import Receive, Scope, Send
 
 from perfgate.document.files import canonical_bytes
@@ -79,6 +80,23 @@ class Runner:
 @pytest.fixture
 def runner(address: Listening, tmp_path: Path) -> Runner:
     return Runner(tmp_path, address)
+
+
+@pytest.mark.parametrize("status", [500, 520, 429])
+def test_record__failure_of_the_service_or_a_proxy__run_waits(runner: Runner, address: Listening, status: int) -> None:
+    serving = address.application
+    assert serving is not None
+
+    async def failing(scope: Scope, receive: Receive, send: Send) -> None:
+        await (PlainTextResponse("oops", status) if scope["method"] == "PUT" else serving)(scope, receive, send)
+
+    address.application = failing
+    failed = runner.record("s1")
+    assert (failed.returncode, f"answers HTTP {status}: no reason. The run waits in" in failed.stderr) == (4, True)
+    assert len(runner.waiting) == 1
+    service = runner.up()
+    assert runner.types("store", "push").returncode == 0
+    assert [run.session for run in stored_runs(service.store, "shop")] == ["s1"]
 
 
 def test_record__service_down__run_waits_where_it_can_and_the_next_record_sends_it(

@@ -260,9 +260,17 @@ class ServiceStore:
         """Store a document; return whether it was not there before."""
         # A run with uncommitted changes was packed only because that was allowed.
         query = {"allow_dirty": "true" if entry.run.dirty else "false"}
-        answer = self._send(
+        answer = self._answer(
             "PUT", _path(project, f"runs/{entry.run.id}"), document, query
         )
+        if _may_be_taken_later(answer.status):
+            raise StoreUnreachableError(
+                "{address} answers HTTP {status}: {said}",
+                address=self._address,
+                status=answer.status,
+                said=_refusal(answer.body) or "no reason",
+            )
+        self._refuse(answer)
         return answer.status == HTTPStatus.CREATED
 
     def _document(self, project: str, run_id: str) -> StoredDocument:
@@ -300,6 +308,18 @@ class ServiceStore:
         data: bytes | None = None,
         query: Mapping[str, str] | None = None,
     ) -> _Answer:
+        answer = self._answer(method, path, data, query)
+        self._refuse(answer)
+        return answer
+
+    def _answer(
+        self,
+        method: str,
+        path: str,
+        data: bytes | None,
+        query: Mapping[str, str] | None,
+    ) -> _Answer:
+        """The answer that is not one of a service that is away for a moment."""
         for wait in (*_WAITS, None):
             retry_after = 0.0
             try:
@@ -316,7 +336,6 @@ class ServiceStore:
                 why = str(error)[:300]
             else:
                 if answer.status not in _TRANSIENT:
-                    self._refuse(answer)
                     return answer
                 why = _refusal(answer.body) or f"HTTP {answer.status}"
                 retry_after = answer.retry_after
@@ -401,6 +420,16 @@ _ERRORS: dict[int, type[StoreError]] = {
     HTTPStatus.CONFLICT: SessionKeptError,
     HTTPStatus.UNPROCESSABLE_ENTITY: UnfitRunError,
 }
+
+
+def _may_be_taken_later(status: int) -> bool:
+    """Whether an upload failed by the service or a proxy before it, which may have
+    numbers of its own, and not by the run.
+    """
+    return (
+        status >= HTTPStatus.INTERNAL_SERVER_ERROR
+        or status == HTTPStatus.TOO_MANY_REQUESTS
+    )
 
 
 def _refusal(body: bytes) -> str | None:
