@@ -92,6 +92,10 @@ def COMMAND(
         ) from error
     if folder is None:
         location = store_location_in(location, directory, os.environ)
+    if webhooks and location is None:
+        raise click.UsageError(
+            "--webhook sends a message for each uploaded run; with --traces, name the store by --store"
+        )
     request = ServeRequest(
         folder=folder,
         store=location,

@@ -316,6 +316,12 @@ def test_serve__without_its_packages__says_what_to_install(folder: Path, monkeyp
     )
 
 
+def test_serve__webhook_without_a_store__refused_as_no_message_would_be_sent(folder: Path) -> None:
+    options = ["--traces", str(folder), "--webhook", "https://perf.example/hook"]
+    done = run_perfgate("serve", *options, cwd=folder, timeout=30)
+    assert (done.returncode, "name the store by --store" in done.stderr) == (2, True)
+
+
 def test_serve__no_folder__says_what_to_name(tmp_path: Path) -> None:
     done = CliRunner().invoke(COMMAND, ["--traces", str(tmp_path / "none")])
     assert isinstance(done.exception, UsageError)
