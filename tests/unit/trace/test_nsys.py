@@ -154,3 +154,62 @@ def test_gate__kernels_of_one_side_within_graphs__no_count_is_better(tmp_path: P
     base, head = runs
     assert base.checklist.counters[0].values["counters.kernels"] == 1
     assert head.checklist.counters == []
+
+
+def changed(path: Path, script: str) -> Path:
+    connection = sqlite3.connect(path)
+    connection.executescript(script)
+    connection.commit()
+    connection.close()
+    return path
+
+
+# As nsys 2025.3 wrote it of a program that outlived its recording; the columns of its exports since 2020.
+_DIAGNOSTICS = """
+CREATE TABLE DIAGNOSTIC_EVENT (timestamp INTEGER NOT NULL, timestampType INTEGER NOT NULL, source INTEGER NOT NULL,
+  severity INTEGER NOT NULL, text TEXT NOT NULL, globalPid INTEGER);
+INSERT INTO DIAGNOSTIC_EVENT VALUES (0, 1, 3, 1, 'Profiling has started.', -144115188075855872),
+  (1, 2, 3, 2, 'Not all NVTX events might have been collected.', 16777216),
+  (2, 2, 3, 2, 'No CUDA events collected. Does the process use CUDA?', 50331648);
+"""
+
+
+def test_read__events_missing_by_nsys_itself__said_of_the_devices_of_that_process_and_nothing_counted(
+    tmp_path: Path,
+) -> None:
+    path = changed(exported(tmp_path / "report.sqlite", processes=2), _DIAGNOSTICS)
+    assert [timeline.losses for timeline in trace.read(path).timelines] == [(), ()]
+    changed(
+        path,
+        "INSERT INTO DIAGNOSTIC_EVENT VALUES (3, 2, 3, 2, 'Not all CUDA events might have been collected.', 33554432)",
+    )
+    first, second = trace.read(path).timelines
+    assert first.losses == ()
+    assert [loss.code for loss in second.losses] == ["notes.nsys-incomplete"]
+    assert run_from_profile(tmp_path, path, tmp_path / "out", lambda text: None).checklist.counters == []
+
+
+def test_top__pages_of_unified_memory__by_their_way(tmp_path: Path) -> None:
+    path = exported(tmp_path / "report.sqlite")
+    changed(path, "UPDATE CUPTI_ACTIVITY_KIND_MEMCPY SET copyKind = 11 WHERE rowid = 1")
+    changed(path, "UPDATE CUPTI_ACTIVITY_KIND_MEMCPY SET copyKind = 12 WHERE rowid = 2")
+    rows = trace_top(path, Choice(), by="name", host=False).timelines[0].rows
+    copies = [(row.name, row.count) for row in rows if row.kind == "copy"]
+    assert sorted(copies) == [("Memcpy HtoD", 1), ("Memcpy Unified DtoH", 1), ("Memcpy Unified HtoD", 1)]
+
+
+@pytest.mark.parametrize(
+    ("recorded", "name", "kind"),
+    [
+        ("aten::mm, seq = 3, op_id = 12, sizes = [[4, 8], [8, 16]]", "aten::mm", "host_op"),
+        ("forward, op_id = 12", "forward", "annotation"),
+        ("batch 4, tokens 128", "batch 4, tokens 128", "annotation"),
+    ],
+)
+def test_read__range_of_nvtx__without_what_torch_adds_to_its_name(
+    tmp_path: Path, recorded: str, name: str, kind: str
+) -> None:
+    path = exported(tmp_path / "report.sqlite")
+    changed(path, f"UPDATE StringIds SET value = '{recorded}' WHERE id = 5")
+    events = trace.read(path).timelines[0].events
+    assert len(events.of_kind(kind).named(name)) == 3

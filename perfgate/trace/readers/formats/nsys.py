@@ -4,7 +4,7 @@ copies, calls of CUDA, and NVTX ranges.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -47,14 +47,36 @@ _COPIES = {
 # A launch of a CUDA graph as one event, without the kernels in it: what nsys records
 # unless told otherwise (--cuda-graph-trace=graph).
 _GRAPHS, _GRAPH = "CUPTI_ACTIVITY_KIND_GRAPH_TRACE", "CUDA graph"
-# CUpti_ActivityMemcpyKind: 1 is to the device, 2 from it, 8 on it.
-_WAYS = {1: "HtoD", 2: "DtoH", 8: "DtoD", 10: "PtoP"}
+# CUpti_ActivityMemcpyKind, as ENUM_CUDA_MEMCPY_OPER of an export lists it; from 11 on
+# the driver moves pages of unified memory.
+_WAYS = {
+    1: "HtoD",
+    2: "DtoH",
+    3: "HtoA",
+    4: "AtoH",
+    5: "AtoA",
+    6: "AtoD",
+    7: "DtoA",
+    8: "DtoD",
+    9: "HtoH",
+    10: "PtoP",
+    11: "Unified HtoD",
+    12: "Unified DtoH",
+    13: "Unified DtoD",
+}
 # NVTX_EVENTS.eventType: ranges that were pushed and popped, and those that were started
 # and ended.
 _RANGES = (59, 60)
 _PROCESS_BITS, _THREAD_MASK = 24, (1 << 24) - 1
 _MOST_CORRELATIONS = 1 << 32
 _VERSION = lazy_pattern(r"_v\d+$")
+# What torch's emit_nvtx adds to the name of an operator (getNvtxStr): aten::mm, seq = 3,
+# op_id = 12, sizes = [[4, 8], [8, 16]].
+_OF_EMIT_NVTX = lazy_pattern(r", (?:seq|op_id|sizes|input_op_ids) = .*")
+# What nsys writes itself about a process, such as one that was killed, or recorded
+# until a range ended.
+_DIAGNOSTICS = "DIAGNOSTIC_EVENT"
+_INCOMPLETE = "Not all CUDA events might have been collected."
 _HOST = None
 
 
@@ -68,6 +90,7 @@ class _Span(NamedTuple):
     name: str
     kind: EventKind
     correlation: int
+    process: int
 
 
 def recognises(path: Path) -> bool:
@@ -116,6 +139,7 @@ def _read_export(path: Path) -> Recording:
     with open_database(path) as database:
         names = _names(database)
         spans = [*_of_host(database, names), *_of_device(database, names)]
+        incomplete = _incomplete_processes(database)
         settings = _settings(database)
     devices = sorted({span.device for span in spans if span.device is not None})
     if len(devices) > MAX_DEVICES:
@@ -127,14 +151,19 @@ def _read_export(path: Path) -> Recording:
         )
     rank = rank_in_name(path)
     owners: list[int | None] = [*devices] or [_HOST]
-    timelines = tuple(_timeline(spans, rank, owner) for owner in owners)
+    timelines = tuple(_timeline(spans, rank, owner, incomplete) for owner in owners)
     absent = {} if devices else {"device": Message("notes.nothing-on-device")}
     if all(timeline.steps is None for timeline in timelines):
         absent["steps"] = Message("notes.no-steps-marked")
     return Recording(path, "nsys", timelines, settings=settings, absent=absent)
 
 
-def _timeline(spans: Sequence[_Span], rank: int | None, device: int | None) -> Timeline:
+def _timeline(
+    spans: Sequence[_Span],
+    rank: int | None,
+    device: int | None,
+    incomplete: Collection[int],
+) -> Timeline:
     """The events of a device, and of the host."""
     builder = EventTableBuilder()
     for span in spans:
@@ -148,9 +177,24 @@ def _timeline(spans: Sequence[_Span], rank: int | None, device: int | None) -> T
                 correlation=span.correlation,
             )
     events = replace(builder.table(), shortest_ns=SHORTEST_WORK_NS)
-    graphs = sum(span.device == device and span.name == _GRAPH for span in spans)
-    losses = (Message("notes.graphs-whole", {"count": graphs}),) if graphs else ()
-    return Timeline(rank, device, events, steps=MarkedSteps.of(events), losses=losses)
+    own = [span for span in spans if span.device == device]
+    losses = []
+    if graphs := sum(span.name == _GRAPH for span in own):
+        losses.append(Message("notes.graphs-whole", {"count": graphs}))
+    if any(span.process in incomplete for span in own):
+        losses.append(Message("notes.nsys-incomplete"))
+    return Timeline(
+        rank, device, events, steps=MarkedSteps.of(events), losses=tuple(losses)
+    )
+
+
+def _incomplete_processes(database: Database) -> set[int]:
+    """The processes of which nsys says that events of CUDA may be missing."""
+    processes = set()
+    for text, process in database.rows(_DIAGNOSTICS, ("text", "globalPid")):
+        if text == _INCOMPLETE:
+            processes.add(_process(database.whole(process)))
+    return processes
 
 
 def _of_device(database: Database, names: dict[int, str]) -> Iterator[_Span]:
@@ -166,6 +210,7 @@ def _of_device(database: Database, names: dict[int, str]) -> Iterator[_Span]:
             name,
             kernel_kind(name),
             number,
+            _process(process),
         )
     for row in _rows(database, _GRAPHS, _OF_WORK):
         start, end, device, stream, correlation, process = row
@@ -177,6 +222,7 @@ def _of_device(database: Database, names: dict[int, str]) -> Iterator[_Span]:
             _GRAPH,
             "compute",
             _number(correlation, process),
+            _process(process),
         )
     for table, name in _COPIES.items():
         for row in _rows(database, table, (*_OF_WORK, "copyKind")):
@@ -191,6 +237,7 @@ def _of_device(database: Database, names: dict[int, str]) -> Iterator[_Span]:
                 full_name,
                 "copy",
                 number,
+                _process(process),
             )
 
 
@@ -202,7 +249,16 @@ def _of_host(database: Database, names: dict[int, str]) -> Iterator[_Span]:
         # cudaLaunchKernel_v7000 is a version of the call.
         call = _VERSION.sub("", names.get(text or -1, "call"))
         number = _number(correlation, thread)
-        yield _Span(_HOST, start, end - start, _thread(thread), call, "runtime", number)
+        yield _Span(
+            _HOST,
+            start,
+            end - start,
+            _thread(thread),
+            call,
+            "runtime",
+            number,
+            _process(thread),
+        )
     for row in database.rows(
         "NVTX_EVENTS", ("start", "end", "globalTid", "textId", "eventType", "text")
     ):
@@ -214,8 +270,8 @@ def _of_host(database: Database, names: dict[int, str]) -> Iterator[_Span]:
         name = str(row[5] or "")
         if text_id is not None:
             name = names.get(text_id, "")
-        # torch's emit_nvtx names operators aten::mm, seq = 3; PyTorch's steps have
-        # other names.
+        name = _OF_EMIT_NVTX.sub("", name)
+        # torch's emit_nvtx names operators aten::mm; PyTorch's steps have other names.
         is_operator = "::" in name and not STEP_NAME.fullmatch(name)
         kind: EventKind = "host_op" if is_operator else "annotation"
         yield _Span(
@@ -223,9 +279,10 @@ def _of_host(database: Database, names: dict[int, str]) -> Iterator[_Span]:
             start,
             end - start,
             _thread(thread),
-            name.partition(", ")[0],
+            name,
             kind,
             NO_CORRELATION,
+            _process(thread),
         )
 
 
