@@ -8,14 +8,14 @@ zero.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import msgspec
 from msgspec import field
-from msgspec.structs import replace
 
 from perfgate.document.message import Message
 from perfgate.trace.model.communication import KernelKind, kernel_kind
@@ -395,14 +395,28 @@ class Recording(msgspec.Struct, frozen=True):
 
     @staticmethod
     def of_files(path: Path, recordings: Sequence[Recording]) -> Recording:
-        """The recordings of the files in a folder as one: all timelines and notes; the
-        rest is that of the first.
+        """The recordings of the files in a folder as one."""
+        names = [recording.path.name for recording in recordings]
+        return Recording.of_parts(path, names, recordings)
+
+    @staticmethod
+    def of_parts(
+        path: Path, names: Sequence[str], parts: Sequence[Recording]
+    ) -> Recording:
+        """The parts of a recording as one: all timelines, by rank and device; repeats
+        of a rank keep their order. ``names`` are those of the files or folders.
         """
         timelines: list[Timeline] = []
         notes: list[Message] = []
-        for recording in recordings:
-            timelines += recording.timelines
-            notes += recording.notes
+        absent = {}
+        for name, part in zip(names, parts):
+            timelines += part.timelines
+            notes += part.notes
+            for missing, reason in part.absent.items():
+                if all(missing in other.absent for other in parts):
+                    absent[missing] = reason
+                else:
+                    absent[f"{missing} of {name}"] = reason  # only some parts lack it
         timelines.sort(
             key=lambda timeline: (
                 timeline.rank is None,
@@ -410,8 +424,15 @@ class Recording(msgspec.Struct, frozen=True):
                 timeline.device or 0,
             )
         )
-        return replace(
-            recordings[0], path=path, timelines=tuple(timelines), notes=tuple(notes)
+        return Recording(
+            path,
+            parts[0].format,
+            tuple(timelines),
+            software=_merged(part.software for part in parts),
+            settings=_merged(part.settings for part in parts),
+            environment=_merged(part.environment for part in parts),
+            absent=absent,
+            notes=tuple(notes),
         )
 
     @property
@@ -424,3 +445,12 @@ class Recording(msgspec.Struct, frozen=True):
             for part, reason in self.absent.items()
             if part.startswith(SOME_KERNELS)
         ]
+
+
+def _merged(parts: Iterable[Mapping[str, str]]) -> dict[str, str]:
+    """One value per key if the parts that have it agree, else all their values."""
+    values: dict[str, dict[str, None]] = defaultdict(dict)
+    for part in parts:
+        for name, value in part.items():
+            values[name][value] = None
+    return {name: " | ".join(distinct) for name, distinct in values.items()}

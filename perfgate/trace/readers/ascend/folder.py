@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from msgspec.structs import replace
@@ -21,11 +19,11 @@ from perfgate.trace.readers.ascend.communication import (
 from perfgate.trace.readers.ascend.export import read_export
 from perfgate.trace.readers.ascend.files import Device
 from perfgate.trace.readers.ascend.layout import (
-    MAX_FOLDERS,
     TRACE_VIEWS,
     folder_around,
     msprof_outputs,
 )
+from perfgate.trace.readers.ascend.msprof_files import tables_named, timeline_in
 from perfgate.trace.readers.ascend.tables import Tables
 from perfgate.trace.readers.ascend.timeline import device_timelines, events_of_tables
 from perfgate.trace.readers.ascend.view import read_view
@@ -62,19 +60,19 @@ def read_rank(output: Path, *, tables_suffice: bool = False) -> Recording:
     databases = sorted(output.glob("ascend_pytorch_profiler*.db"))
     if databases:
         return _rank_of_export(recording, rank, tables, databases[0])
-    views = _files(output, *TRACE_VIEWS)
-    if not views:
+    view = next(iter(_files(output, *TRACE_VIEWS)), None)
+    if view is None:
         tables.absent["host"] = Message("notes.no-trace-view")
     if tables_suffice and tables.has_kernels_and_steps:
-        views = []
-    return rank_of(recording, rank, tables, views[:1])
+        view = None
+    return rank_of(recording, rank, tables, view)
 
 
 def rank_of(
-    recording: Recording, rank: int | None, tables: Tables, views: Sequence[Path]
+    recording: Recording, rank: int | None, tables: Tables, view: Path | None
 ) -> Recording:
-    """The recording of one rank with its tables and timelines combined."""
-    devices = _devices(views, tables)
+    """The recording of one rank with its tables and its timeline combined."""
+    devices = _devices(view, tables)
     if len(devices) > 1 and None in tables.kernels:
         tables.absent["kernels"] = Message(
             "notes.devices-unknown", {"devices": len(devices)}
@@ -83,34 +81,6 @@ def rank_of(
         tables.timeline(rank, device, alone=len(devices) == 1) for device in devices
     )
     return replace(recording, timelines=timelines, absent=tables.absent)
-
-
-def recording_of(
-    path: Path, names: Sequence[str], ranks: Sequence[Recording]
-) -> Recording:
-    """The ranks as one recording, by rank; repeats of a rank keep their order.
-
-    ``names`` are the names of their folders.
-    """
-    timelines: list[Timeline] = []
-    absent = {}
-    for folder, rank in zip(names, ranks):
-        timelines += rank.timelines
-        for name, reason in rank.absent.items():
-            if all(name in rank_of_folder.absent for rank_of_folder in ranks):
-                absent[name] = reason
-            else:
-                absent[f"{name} of {folder}"] = reason  # only some folders lack it
-    timelines.sort(key=lambda timeline: (timeline.rank is None, timeline.rank or 0))
-    return Recording(
-        path=path,
-        format=ranks[0].format,
-        timelines=tuple(timelines),
-        software=_merged(rank.software for rank in ranks),
-        settings=_merged(rank.settings for rank in ranks),
-        environment=_merged(rank.environment for rank in ranks),
-        absent=absent,
-    )
 
 
 def _files(output: Path, *names: str) -> list[Path]:
@@ -160,17 +130,16 @@ def _complete(exported: Memory, tabled: Memory) -> Memory:
     )
 
 
-def _devices(views: Sequence[Path], tables: Tables) -> list[Timeline]:
-    """The events of each device, from the timelines if there are any, else from the
+def _devices(view: Path | None, tables: Tables) -> list[Timeline]:
+    """The events of each device, from the timeline if there is one, else from the
     tables.
     """
     numbers = tables.devices()
     timelines = []
-    if views:
+    if view is not None:
         kernels = joined_tables(list(tables.kernels.values()) or [KernelTable.of(())])
-        for path in views:
-            refuse_foreign(path)
-            timelines += device_timelines(read_view(path), kernels)
+        refuse_foreign(view)
+        timelines = device_timelines(read_view(view), kernels)
     if not timelines:
         return _devices_of_tables(tables, numbers)
     if len(timelines) == 1 and timelines[0].device is None and len(numbers) == 1:
@@ -191,15 +160,6 @@ def _devices_of_tables(tables: Tables, numbers: set[Device]) -> list[Timeline]:
     return timelines
 
 
-def _merged(ranks: Iterable[Mapping[str, str]]) -> dict[str, str]:
-    """One value per key if the ranks that have it agree, else all their values."""
-    values: dict[str, dict[str, None]] = defaultdict(dict)
-    for rank in ranks:
-        for name, value in rank.items():
-            values[name][value] = None
-    return {name: " | ".join(distinct) for name, distinct in values.items()}
-
-
 _TABLES = ("kernels", "types", "calls")
 
 
@@ -210,44 +170,31 @@ def read_msprof(path: Path, *, table: str | None) -> Recording:
     """
     if table is not None:
         tables = Tables(lambda stem: {table: [path]}.get(stem, []), kernels=table)
-        return _rank(path, tables, {}, [])
+        return _rank(path, tables, {}, None)
     outputs = list(msprof_outputs(path))
-    ranks = list(map(_read_output, outputs))
-    return recording_of(path, [output.parent.name for output in outputs], ranks)
+    names = [output.parent.name for output in outputs]
+    return Recording.of_parts(path, names, list(map(_read_output, outputs)))
 
 
 def _read_output(output: Path) -> Recording:
-    def files_of(stem: str) -> list[Path]:
-        """The files of a table: op_summary_20260823165254.csv, or the parts
-        op_summary_slice_0_*.csv of a long run.
-        """
-        files = [path for path in sorted(output.glob(f"{stem}*.csv")) if path.is_file()]
-        return files[:MAX_FOLDERS]
-
     refuse_pointers(output)
-    tables = Tables(files_of, kernels="op_summary")
+    tables = Tables(lambda stem: tables_named(output, stem), kernels="op_summary")
     cores = read_cores(folder_around(output))
-    views = [
-        view
-        for view in sorted(output.glob("msprof_*.json"))
-        if "_slice_" not in view.name
-    ]
-    if not views:
-        views = sorted(output.glob("msprof_slice_*.json"))
-    return _rank(output, tables, cores, views[:1])
+    with timeline_in(output) as view:
+        return _rank(output, tables, cores, view)
 
 
 def _rank(
-    output: Path, tables: Tables, settings: dict[str, str], views: list[Path]
+    output: Path, tables: Tables, settings: dict[str, str], view: Path | None
 ) -> Recording:
     rank = rank_of(
-        Recording(output, "msprof", (), settings=settings), None, tables, views
+        Recording(output, "msprof", (), settings=settings), None, tables, view
     )
     # msprof never writes the other parts that torch_npu has, so their absence needs no
     # reason.
     absent = {
         name: reason for name, reason in rank.absent.items() if name.startswith(_TABLES)
     }
-    if not views:
+    if view is None:
         absent["host"] = Message("notes.no-msprof-timeline")
     return replace(rank, absent=absent)

@@ -92,7 +92,8 @@ def old_exports(path: Path) -> list[Path]:
     for folder in folders:
         exports += folder.glob("device_*/timeline/*.json")
         exports += folder.glob("device_*/summary/*.csv")
-    return sorted(exports)
+    # The whole timeline first: others show collectives, tasks or steps alone.
+    return sorted(exports, key=lambda file: (not file.name.startswith("msprof"), file))
 
 
 def _analysed(path: Path, depth: int) -> Iterator[Path]:

@@ -53,7 +53,7 @@ def read(path: Path) -> Recording:
 def _read_folder(path: Path) -> Recording:
     # Imported here because recognising a trace imports every reader, and most traces
     # are not Ascend's.
-    from perfgate.trace.readers.ascend.folder import read_rank, recording_of
+    from perfgate.trace.readers.ascend.folder import read_rank
 
     folders = analysed_folders(path)
     if not folders and not raw_folders(path):
@@ -71,4 +71,4 @@ def _read_folder(path: Path) -> Recording:
         )
     ranks = list(map(read_rank, folders))
     names = [folder_around(folder).name for folder in folders]
-    return recording_of(path, names, ranks)
+    return Recording.of_parts(path, names, ranks)
