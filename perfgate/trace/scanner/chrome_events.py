@@ -27,6 +27,7 @@ from perfgate.trace.model.events import (
 from perfgate.trace.model.launches import LAUNCHED_ELSEWHERE
 from perfgate.trace.model.patterns import lazy_pattern
 from perfgate.trace.model.recording import Timeline
+from perfgate.trace.model.spans import KERNEL_LAUNCH
 from perfgate.trace.model.steps import MarkedSteps
 from perfgate.trace.scanner.compressed import damage, opened, unreadable
 
@@ -288,11 +289,21 @@ def _of_device(events: EventTable, device_of: IntColumn, device: int) -> EventTa
     return replace(own, correlation=correlation)
 
 
-def absent_device(timelines: Sequence[Timeline]) -> Mapping[str, Message]:
-    """The entry for a recording in which no device did anything."""
+def absent_device(
+    timelines: Sequence[Timeline], *, otherwise: str = "notes.nothing-on-device"
+) -> Mapping[str, Message]:
+    """The entry for a recording without any work of a device: that work was launched
+    and not recorded, or else the code of another reason.
+    """
     if any(timeline.events.is_work.any() for timeline in timelines):
         return {}
-    return {"device": Message("notes.nothing-on-device")}
+    launches = 0
+    for timeline in timelines:
+        calls = np.flatnonzero(timeline.events.is_kind("runtime"))
+        launches += timeline.events.rows_named(calls, KERNEL_LAUNCH.search).size
+    if launches:
+        return {"device": Message("notes.device-unrecorded", {"launches": launches})}
+    return {"device": Message(otherwise)}
 
 
 class TraceText:

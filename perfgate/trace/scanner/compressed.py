@@ -30,6 +30,7 @@ _MOST_MAGIC = 4
 _LOOK_BYTES = 64
 # Four bytes of zstd may stand for 128 KiB, so the output is taken in pieces.
 _PIECE_BYTES = 4 << 20
+_MOST_FOLDERS = 10  # named in an error
 
 
 def is_json(path: Path) -> bool:
@@ -85,6 +86,17 @@ def files_named(folder: Path, patterns: Iterable[str], *, below: bool) -> list[P
     for pattern in patterns:
         files.update(file for file in search(pattern) if file.is_file())
     return sorted(files)
+
+
+def refuse_several_folders(path: Path, files: Iterable[Path]) -> None:
+    """Raise DocumentError if files below a path lie in several folders."""
+    folders = sorted({str(file.parent.relative_to(path)) for file in files})
+    if len(folders) > 1:
+        raise DocumentError(
+            "{path}: several folders below it have recordings: {folders}; name one of them",
+            path=path,
+            folders=", ".join(folders[:_MOST_FOLDERS]),
+        )
 
 
 def opened(path: Path) -> IO[bytes]:

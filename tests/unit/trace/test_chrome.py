@@ -180,6 +180,47 @@ def test_read__folder_of_traces_with_any_names__all_of_them(tmp_path: Path) -> N
     assert len(trace.read(tmp_path).timelines) == 2
 
 
+def test_read__logdir_of_jax__the_trace_in_its_only_folder(tmp_path: Path) -> None:
+    """As jax.profiler.trace writes it: a profile of XLA and a trace, below plugins/profile and the date."""
+    folder = tmp_path / "plugins" / "profile" / "2026_11_30_10_28_12"
+    folder.mkdir(parents=True)
+    (folder / "host.xplane.pb").write_bytes(b"\x0a\x10")
+    text = json.dumps({"displayTimeUnit": "ns", "traceEvents": [{**event("X", 10, "train"), "dur": 5}, {}]})
+    (folder / "host.trace.json.gz").write_bytes(gzip.compress(text.encode()))
+
+    (timeline,) = trace.read(tmp_path).timelines
+
+    assert timeline.events.names[timeline.events.name[0]] == "train"
+    other = folder.with_name("2026_11_30_10_30_00")
+    other.mkdir()
+    (other / "host.trace.json.gz").write_bytes(gzip.compress(text.encode()))
+    with pytest.raises(DocumentError, match=r"several folders .* plugins/profile/2026_11_30_10_28_12, plugins/"):
+        trace.read(tmp_path)
+
+
+def test_read__folder_in_which_one_trace_lost_ends__said_with_its_name(tmp_path: Path) -> None:
+    whole = {**event("X", 10, "a"), "cat": "render", "dur": 5}
+    (tmp_path / "first.json").write_text(json.dumps({"traceEvents": [whole]}))
+    (tmp_path / "second.json").write_text(json.dumps({"traceEvents": [whole, {**whole, "ph": "B", "ts": 20}]}))
+
+    absent = trace.read(tmp_path).absent
+
+    assert {part: reason.code for part, reason in absent.items()} == {
+        "device": "notes.no-device-named",
+        "spans of second.json": "notes.unended-spans",
+    }
+
+
+def test_read__no_row_named_after_a_device__said(tmp_path: Path) -> None:
+    """Modelled on MindSpore's ascend_timeline_display_1.json: stream 519 of device 1, both without a name."""
+    path = tmp_path / "ascend_timeline_display_1.json"
+    path.write_text(json.dumps([{"name": "MatMul-op19", "ph": "X", "tid": "519", "ts": 6042.5, "dur": 3.1, "pid": 1}]))
+
+    recording = trace.read(path)
+
+    assert text_of(recording.absent["device"]).startswith("no process or thread of the trace is named after a device")
+
+
 def test_read__gpu_process_of_a_browser__runs_on_the_host(tmp_path: Path) -> None:
     """Modelled on catapult's tracing/test_data/lthi_cats.json.gz."""
     name = {"ph": "M", "name": "process_name", "pid": 1, "tid": 1, "args": {"name": "GPU Process"}}

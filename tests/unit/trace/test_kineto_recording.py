@@ -63,6 +63,18 @@ def test_read__no_device__one_timeline_and_why(tmp_path: Path) -> None:
     assert set(recording.absent) == {"device", "steps"}
 
 
+def test_read__launches_and_nothing_on_a_device__said_that_it_was_not_recorded(tmp_path: Path) -> None:
+    """As torch writes it if CUPTI gives no events: https://github.com/pytorch/kineto/issues/859."""
+    call = {**op("cudaLaunchKernel", 1, correlation=4), "cat": "cuda_runtime"}
+    wait = {**op("cudaDeviceSynchronize", 9, correlation=5), "cat": "cuda_runtime"}
+    copy = {**kernel("Memcpy HtoD", 0, 5, correlation=4), "cat": "gpu_memcpy"}
+
+    absent = read(tmp_path, {"schemaVersion": 1, "traceEvents": [call, wait]}).absent
+
+    assert (absent["device"].code, absent["device"].values) == ("notes.device-unrecorded", {"launches": 1})
+    assert "device" not in read(tmp_path, {"schemaVersion": 1, "traceEvents": [call, copy]}).absent
+
+
 @pytest.mark.parametrize(
     ("name", "rank"),
     [("sampled_rank-0.json", 0), ("rank3.json", 3), ("x_RANK_12.json", 12), ("frank5.json", None), ("host.json", None)],

@@ -151,7 +151,7 @@ def _sentences(timeline: AnswerTimeline) -> Iterator[str]:
             "no timeline of the device was recorded: when it was busy is not known"
         )
     else:
-        yield say("nothing ran on a device")
+        yield reason_words(gaps.reason)
     if timeline.top.reason is not None:
         yield reason_words(timeline.top.reason)
     yield from _heaviest(timeline.top)

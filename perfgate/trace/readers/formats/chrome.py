@@ -40,7 +40,12 @@ from perfgate.trace.scanner.chrome_events import (
     begins_with,
     timelines_by_device,
 )
-from perfgate.trace.scanner.compressed import files_named, is_json, named
+from perfgate.trace.scanner.compressed import (
+    files_named,
+    is_json,
+    named,
+    refuse_several_folders,
+)
 from perfgate.trace.scanner.counters import CounterSeries, read_counters
 from perfgate.trace.scanner.library import COUNTER_ARGUMENTS
 from perfgate.trace.scanner.scan import scan
@@ -86,7 +91,7 @@ _PHASES = "BEbenCiIMNODPRcSTFpVv(),"
 
 def recognises(path: Path) -> bool:
     if path.is_dir():
-        return bool(trace_files(path))
+        return bool(trace_files(path) or trace_files(path, below=True))
     return path.is_file() and is_json(path)
 
 
@@ -111,13 +116,16 @@ def trace_files(folder: Path, *, below: bool = False) -> list[Path]:
 
 
 def read(path: Path) -> Recording:
-    """Of a folder, the timelines of all its files.
+    """Of a folder, the timelines of all its files, or of those in the only folder below
+    it with traces: JAX and TensorFlow write to LOGDIR/plugins/profile/DATE.
 
     Raises DocumentError, which names the fault and the next step.
     """
     if not path.is_dir():
         return _read_file(path)
-    return Recording.of_files(path, [_read_file(file) for file in trace_files(path)])
+    files = trace_files(path) or trace_files(path, below=True)
+    refuse_several_folders(path, files)
+    return Recording.of_files(path, [_read_file(file) for file in files])
 
 
 def _read_file(path: Path) -> Recording:
@@ -143,7 +151,7 @@ def _read_file(path: Path) -> Recording:
         path, table, device_of, rank=rank_in_name(path)
     ):
         timelines.append(replace(timeline, losses=losses))
-    absent = dict(absent_device(timelines))
+    absent = dict(absent_device(timelines, otherwise="notes.no-device-named"))
     if pairs.unended:
         absent["spans"] = Message("notes.unended-spans", {"spans": pairs.unended})
     if pairs.unbegun:

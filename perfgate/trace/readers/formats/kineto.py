@@ -14,7 +14,6 @@ import numpy as np
 from msgspec.structs import replace
 
 from perfgate.document.message import Message
-from perfgate.errors import DocumentError
 from perfgate.trace.loops import look_up
 from perfgate.trace.model.arithmetic import CodeColumn, Codes, IntColumn, Mask, one_of
 from perfgate.trace.model.communication import kernel_kind
@@ -74,7 +73,12 @@ from perfgate.trace.scanner.chrome_events import (
     looks_like,
     timelines_by_device,
 )
-from perfgate.trace.scanner.compressed import files_named, is_json, named
+from perfgate.trace.scanner.compressed import (
+    files_named,
+    is_json,
+    named,
+    refuse_several_folders,
+)
 from perfgate.trace.scanner.counters import CounterSeries, read_counters
 from perfgate.trace.scanner.scan import scan
 from perfgate.trace.scanner.scanned import (
@@ -99,7 +103,6 @@ _LOOKS = re.compile(
     re.IGNORECASE,
 )
 _EVENTS = re.compile(rb'\A\s*\[|"traceEvents"\s*:')
-_MOST_FOLDERS = 10
 _SMALL_BYTES = 1 << 20
 _TRACE_FILES, _JSON_FILES = named("*.pt.trace.json"), named("*.json")
 # Engines of MTIA also record that they wait for each other and signal it (libkineto:
@@ -136,13 +139,7 @@ def read(path: Path) -> Recording:
     if not path.is_dir():
         return _read_file(path)
     files = trace_files(path) or trace_files(path, below=True)
-    folders = sorted({str(file.parent.relative_to(path)) for file in files})
-    if len(folders) > 1:
-        raise DocumentError(
-            "{path}: several folders below it have recordings: {folders}; name one of them",
-            path=path,
-            folders=", ".join(folders[:_MOST_FOLDERS]),
-        )
+    refuse_several_folders(path, files)
     for file in files:
         refuse_foreign(file)
     return Recording.of_files(path, [_read_file(file) for file in files])

@@ -25,7 +25,7 @@ from perfgate.trace.model.patterns import lazy_pattern
 from perfgate.trace.model.recording import Recording, Timeline
 from perfgate.trace.model.steps import STEP_NAME, MarkedSteps
 from perfgate.trace.readers.rank_names import rank_in_name
-from perfgate.trace.scanner.chrome_events import MAX_DEVICES
+from perfgate.trace.scanner.chrome_events import MAX_DEVICES, absent_device
 
 if TYPE_CHECKING:
     from perfgate.trace.readers.ascend.database import Database
@@ -152,7 +152,7 @@ def _read_export(path: Path) -> Recording:
     rank = rank_in_name(path)
     owners: list[int | None] = [*devices] or [_HOST]
     timelines = tuple(_timeline(spans, rank, owner, incomplete) for owner in owners)
-    absent = {} if devices else {"device": Message("notes.nothing-on-device")}
+    absent = dict(absent_device(timelines))
     if all(timeline.steps is None for timeline in timelines):
         absent["steps"] = Message("notes.no-steps-marked")
     return Recording(path, "nsys", timelines, settings=settings, absent=absent)
