@@ -226,3 +226,16 @@ def test_export__allocations_and_readings__by_operator_and_in_the_order_of_time(
         "memory read": ([100], [15.5]),
         "memory write": ([100], [2.0]),
     }
+
+
+def test_read__prof_folder_exported_as_databases__the_newest_one(tmp_path: Path) -> None:
+    """As msprof --type=db leaves it: next to the raw data, and next to those of earlier exports."""
+    profile = tmp_path / "PROF_000001_20251120110536_ABC"
+    (profile / "device_0").mkdir(parents=True)
+    (profile / "msprof_20251120110536.db").write_bytes(b"SQLite format 3\0, cut off")
+    newest = export(profile / "msprof_20251120110901.db")
+
+    for path in (profile, tmp_path):
+        recording = trace.read(path)
+        assert (recording.path, recording.format) == (path, "ascend-db")
+        assert list(recording.timelines[0].kernels or ()) == list(kernels_of(newest))
