@@ -36,6 +36,10 @@ def _matches(pattern: bytes) -> Callable[[str, bytes], object]:
     return lambda _, head: searched.match(head)
 
 
+_RECORD_A_TIMELINE = Activity("it holds no timeline; record one with torch.profiler")
+_PICKLED_SNAPSHOT = re.compile(
+    rb"\x80[\x02-\x05](?s:.){0,64}(?:segments|device_traces)"
+)
 _SQLITE = b"SQLite format 3\0"
 # A table of rocmProfileData; the tables of rocprofv3 begin alike, and end with the id of
 # the recording.
@@ -90,9 +94,17 @@ _FORMATS = (
         Activity("export it for perfgate: nsys export --type sqlite FILE"),
     ),
     _Format(
+        "a table or list that nsys made of a report",
+        _matches(
+            rb'"?(?:Start \(ns\)"?,"?Duration|Time \(%\)"?,"?Total Time)|\{"(?:Type|data|UserData)":[^\n]*\n\{"Type":'
+            rb'|\{"Type":\d+,'
+        ),
+        Activity("export its report for perfgate: nsys export --type sqlite REPORT"),
+    ),
+    _Format(
         "a report of Nsight Compute",
         _suffix(".ncu-rep"),
-        Activity("it holds no timeline; record one with torch.profiler"),
+        _RECORD_A_TIMELINE,
     ),
     _Format(
         "a Perfetto trace",
@@ -107,8 +119,16 @@ _FORMATS = (
         ),
     ),
     _Format(
+        "a profile of cProfile",
+        # A dictionary in Python's marshal format, whose keys have three members.
+        _matches(rb"[\x7b\xfb][\x29\xa9]\x03"),
+        _RECORD_A_TIMELINE,
+    ),
+    _Format(
         "a snapshot of CUDA's memory",
-        _suffix(".pickle", ".pkl"),
+        lambda name, head: (
+            name.endswith((".pickle", ".pkl")) or _PICKLED_SNAPSHOT.match(head)
+        ),
         Activity(
             "it holds no times; look at it with torch.cuda._memory_viz or docs.pytorch.org/memory_viz"
         ),
@@ -136,8 +156,11 @@ _FORMATS = (
         ),
     ),
     _Format(
-        "a table of rocprofv3",
-        _matches(rb'"?Kind"?,"?(?:Agent_Id|Domain|Function)"?,'),
+        "a table of rocprof",
+        _matches(
+            rb'"?(?:Kind"?,"?(?:Agent_Id|Domain|Function)|Domain"?,"?Function|Name"?,"?Calls"?,"?TotalDurationNs'
+            rb'|Index"?,"?KernelName"?,"?gpu-id)"?,'
+        ),
         Activity(
             "record with --output-format pftrace, and convert that: traceconv json FILE trace.json"
         ),
@@ -177,6 +200,23 @@ _FORMATS = (
             rb'\s*\{\s*"(?:\$schema"\s*:\s*"https://www\.speedscope\.app|exporter"\s*:\s*"speedscope)'
         ),
         Activity("name the trace that it was made from"),
+    ),
+    _Format(
+        "a profile of samples, as of pyinstrument, Scalene or a browser",
+        _matches(
+            rb'\s*\{\s*"(?:start_time"\s*:[^{}]*"sample_count"|alloc_samples"|nodes"\s*:\s*\[\{"id"|meta"\s*:\s*\{[^{}]*"interval")'
+        ),
+        _RECORD_A_TIMELINE,
+    ),
+    _Format(
+        "a list of collapsed stacks",
+        _matches(rb"(?![\s{\[])[^\n;]+(?:;[^\n;]+)+ \d+\r?\n"),
+        _RECORD_A_TIMELINE,
+    ),
+    _Format(
+        "a list of lists, such as the memory timeline of torch.profiler",
+        _matches(rb"\s*\[\s*\["),
+        Activity("name the trace that was recorded with it"),
     ),
     _Format(
         "a protocol buffer of Perfetto, XLA or pprof",

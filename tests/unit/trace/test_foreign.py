@@ -6,6 +6,8 @@ import bz2
 import gzip
 import json
 import lzma
+import marshal
+import pickle
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -58,6 +60,24 @@ _EVENTS = json.dumps({"traceEvents": steps(2)})
         ("a.json.bz2", bz2.compress(b"{}"), "bzip2 -d FILE"),
         ("a.json", "\n".join(map(json.dumps, steps(1))).encode(), "jq -s ."),
         ("a.json", b'[{"name": "row", "value": 1}]', "phase ph"),
+        # What cProfile, pyinstrument 5.1, Scalene 2.0, py-spy 0.4, V8 and Firefox wrote.
+        ("a.prof", marshal.dumps({("a.py", 1, "f"): (1, 1, 0.5, 0.5, {})}), "a profile of cProfile"),
+        ("a.json", b'{"start_time": 1.5,"duration": 0.3,"sample_count": 101,"target": "a.py"}', "as of pyinstrument"),
+        ("a.json", b'{\n    "alloc_samples": 0,\n    "args": [\n', "as of pyinstrument, Scalene"),
+        ("a.cpuprofile", b'{"nodes":[{"id":1,"callFrame":{"functionName":"(root)"}}]}', "or a browser"),
+        ("a.json", b'{"meta":{"categories":[],"interval":1},"libs":[]}', "or a browser"),
+        ("a.txt", b"<module> (a.py:10);main (a.py:9) 5\n<module> (a.py:10) 1\n", "collapsed stacks"),
+        # What torch's export_memory_timeline and nsys stats, nsys export and rocprof write.
+        ("memory.json", b"[[1796034, 1796040], [[0, 4096], [0, 8192]]]", "memory timeline"),
+        ("snapshot", pickle.dumps({"segments": [], "device_traces": [[]]}), "memory_viz"),
+        ("trace.csv", b"Start (ns),Duration (ns),CorrId,GrdX\n1,2,3,1\n", "nsys export --type sqlite REPORT"),
+        ("sum.csv", b"Time (%),Total Time (ns),Instances\n98.7,170,1\n", "nsys export --type sqlite REPORT"),
+        (
+            "a.json",
+            b'{"data":["a","b"]}\n{"Type":80,"CudaEvent":{"startNs":"1"}}\n',
+            "nsys export --type sqlite REPORT",
+        ),
+        ("stats.csv", b'"Name","Calls","TotalDurationNs","AverageNs"\n"a",1,2,2.0\n', "--output-format pftrace"),
     ],
 )
 def test_read__other_format__refused_by_its_name_with_the_remedy(
