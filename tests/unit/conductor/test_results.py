@@ -337,6 +337,31 @@ def test_aiperf__before_it_wrote_whether_it_is_complete__is_read(tmp_path: Path)
         read(tmp_path, dumped(**{**older, "was_cancelled": True}))
 
 
+def test_genai_perf__predecessor_of_aiperf__is_read_alike(tmp_path: Path) -> None:
+    """The keys and units of genai-perf 0.0.16 (genai_perf/metrics/statistics.py)."""
+    times = {"avg": 48.0, "p50": 45.0, "p99": 60.0, "min": 40.0, "max": 61.0, "std": 3.0, "unit": "ms"}
+    export = {
+        "request_throughput": {"unit": "requests/sec", "avg": 4.0},
+        "request_latency": times,
+        "request_count": {"unit": "count", "avg": 8.0},
+        "time_to_first_token": times,
+        "output_sequence_length": {"unit": "tokens", "avg": 16.125, "p50": 16.0, "p99": 17.0},
+        "input_sequence_length": {"unit": "tokens", "avg": 64.0, "p50": 64.0, "p99": 64.0},
+        "output_token_throughput": {"unit": "tokens/sec", "avg": 64.5},
+        "input_config": {"model_names": ["m"]},
+    }
+    results = read(tmp_path, json.dumps(export))
+    assert [(number.name, number.value, number.unit) for number in results.numbers] == [
+        ("request_throughput", 4.0, "items/s"),
+        ("output_token_throughput", 64.5, "tokens/s"),
+        ("time_to_first_token", pytest.approx(0.045), "s"),
+        ("time_to_first_token.p99", pytest.approx(0.06), "s"),
+        ("request_latency", pytest.approx(0.045), "s"),
+        ("request_latency.p99", pytest.approx(0.06), "s"),
+    ]
+    assert results.work == {"requests": 8, "input_tokens": 512, "output_tokens": 129}
+
+
 def test_evalscope__before_1_7__counts_the_same_tokens(tmp_path: Path) -> None:
     older = {
         "Time taken for tests (s)": 2.0,

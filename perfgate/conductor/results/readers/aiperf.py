@@ -1,10 +1,14 @@
-"""The profile_export_aiperf.json of AIPerf, schema 1: every metric names its unit."""
+"""The profile_export_aiperf.json of AIPerf, schema 1, and the profile_export_genai_perf.json
+of its predecessor genai-perf: every metric names its unit.
+"""
 
 from __future__ import annotations
 
+from typing import Any
+
 from perfgate.conductor.results.result import Better, Content, Results
 
-READS = "AIPerf profile_export_aiperf.json, schema 1"
+READS = "AIPerf profile_export_aiperf.json, schema 1, or genai-perf profile_export_genai_perf.json"
 _METRICS: dict[str, Better] = {
     "request_throughput": "higher",
     "output_token_throughput": "higher",
@@ -13,17 +17,27 @@ _METRICS: dict[str, Better] = {
     "request_latency": "lower",
 }
 _UNITS = {"requests/sec": "items/s", "tokens/sec": "tokens/s", "sec": "s"}
+_VERSION, _REQUESTS = "schema_version", "request_count"
+_TOKENS = {"input_tokens": "total_isl", "output_tokens": "total_osl"}
+# genai-perf has the means of all requests alone.
+_MEAN_TOKENS = {
+    "input_tokens": "input_sequence_length",
+    "output_tokens": "output_sequence_length",
+}
 
 
 def recognises(content: Content) -> bool:
-    return content.has("schema_version", "request_throughput") and isinstance(
-        content.document["request_throughput"], dict
+    is_export = content.has(_VERSION) or content.has("input_config", _REQUESTS)
+    return (
+        is_export
+        and content.has("request_throughput")
+        and isinstance(content.document["request_throughput"], dict)
     )
 
 
 def read(content: Content) -> Results:
     result = content.document
-    version = str(result["schema_version"])
+    version = str(result.get(_VERSION, "1"))
     if version.partition(".")[0] != "1":
         raise content.refused(
             "schema_version is {version}; only 1 is supported", version=version
@@ -42,16 +56,18 @@ def read(content: Content) -> Results:
                 for end, key in quantiles
                 if key in entry
             ]
-    counts = {
-        "requests": "request_count",
-        "input_tokens": "total_isl",
-        "output_tokens": "total_osl",
-    }
-    return Results(
-        numbers,
-        {
-            name: int(result[key]["avg"])
-            for name, key in counts.items()
-            if result.get(key)
-        },
-    )
+    return Results(numbers, _work(result))
+
+
+def _work(result: dict[str, Any]) -> dict[str, int]:
+    work = {}
+    if requests := result.get(_REQUESTS):
+        work["requests"] = int(requests["avg"])
+    for name, key in _TOKENS.items():
+        if total := result.get(key):
+            work[name] = int(total["avg"])
+    if _VERSION not in result:
+        for name, key in _MEAN_TOKENS.items():
+            if mean := result.get(key):
+                work[name] = round(mean["avg"] * work["requests"])
+    return work
