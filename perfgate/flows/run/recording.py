@@ -148,6 +148,7 @@ _NUMBERED_DEVICE = re.compile(r"device\.[0-9]+")
 # Name prefixes of host launches in CUDA's and ROCm's runtimes; any other name is taken
 # for an NPU's.
 _CUDA_CALLS = ("cuda", "cu", "hip")
+_OF_ASCEND = ("ascend", "msprof")  # formats of recordings
 
 
 def recorded_testbed(
@@ -195,10 +196,12 @@ def device_kind(recording: Recording, summaries: Sequence[DeviceSummary]) -> str
     """``npu``, ``cuda`` or ``cpu``, by the recording's format and the launches of its
     kernels.
     """
-    if recording.format not in ("kineto", "chrome"):
+    if recording.format.startswith(_OF_ASCEND):
         return "npu"
     if all(summary.on_host for summary in summaries):
         return "cpu"
+    if recording.format == "nsys":
+        return "cuda"
     for timeline in recording.timelines:
         launches = timeline.events.of_kind("runtime")
         for name in set(launches.name.tolist()):

@@ -11,6 +11,7 @@ from perfgate import trace
 from perfgate.errors import DocumentError
 from perfgate.flows.run.from_profile import run_from_profile
 from perfgate.flows.trace.trace import Choice, trace_gaps, trace_steps, trace_top
+from perfgate.trace.readers.contradictions import contradictions
 
 _TABLES = """
 CREATE TABLE StringIds (id INTEGER NOT NULL PRIMARY KEY, value TEXT NOT NULL);
@@ -162,6 +163,51 @@ def changed(path: Path, script: str) -> Path:
     connection.commit()
     connection.close()
     return path
+
+
+# As nsys 2025.3 writes it: the GPU of each process and number.
+_GPUS = """
+CREATE TABLE TARGET_INFO_CUDA_DEVICE (gpuId INTEGER, cudaId INTEGER, pid INTEGER);
+DELETE FROM TARGET_INFO_GPU;
+INSERT INTO TARGET_INFO_GPU VALUES (0, 'Display'), (2, 'Accelerator'), (5, 'Accelerator');
+"""
+
+
+def test_read__processes_that_see_one_gpu_each__a_device_each(tmp_path: Path) -> None:
+    """Each has its own CUDA_VISIBLE_DEVICES, and counts its only GPU as 0."""
+    path = changed(exported(tmp_path / "report.sqlite", processes=2), _GPUS)
+    changed(
+        path, "UPDATE CUPTI_ACTIVITY_KIND_KERNEL SET deviceId = 0; UPDATE CUPTI_ACTIVITY_KIND_MEMCPY SET deviceId = 0"
+    )
+    changed(path, "INSERT INTO TARGET_INFO_CUDA_DEVICE VALUES (2, 0, 1), (5, 0, 2)")
+
+    recording = trace.read(path)
+
+    assert [timeline.device for timeline in recording.timelines] == [2, 5]
+    assert recording.settings == {"device.2": "Accelerator", "device.5": "Accelerator"}
+    for timeline in recording.timelines:
+        assert int(timeline.events.is_work.sum()) == 9
+
+
+def test_read__processes_that_share_a_gpu__streams_of_each(tmp_path: Path) -> None:
+    path = changed(exported(tmp_path / "report.sqlite", processes=2), _GPUS)
+    changed(
+        path, "UPDATE CUPTI_ACTIVITY_KIND_KERNEL SET deviceId = 0; UPDATE CUPTI_ACTIVITY_KIND_MEMCPY SET deviceId = 0"
+    )
+    changed(path, "INSERT INTO TARGET_INFO_CUDA_DEVICE VALUES (2, 0, 1), (2, 0, 2)")
+
+    recording = trace.read(path)
+
+    (timeline,) = recording.timelines
+    assert (timeline.device, recording.settings) == (0, {"device.0": "Accelerator"})
+    tracks = {timeline.events.tracks[track] for track in timeline.events.track[timeline.events.is_work].tolist()}
+    assert tracks == {("device 0", "process 1, stream 7"), ("device 0", "process 2, stream 7")}
+    assert contradictions(timeline) == []
+
+
+def test_from_profile__report_of_nsys__is_of_a_gpu(tmp_path: Path) -> None:
+    run = run_from_profile(tmp_path, exported(tmp_path / "report.sqlite"), tmp_path / "out", lambda text: None)
+    assert (run.testbed.device_kind, run.testbed.comparable["device.name"]) == ("cuda", "Accelerator")
 
 
 # As nsys 2025.3 wrote it of a program that outlived its recording; the columns of its exports since 2020.

@@ -4,7 +4,7 @@ copies, calls of CUDA, and NVTX ranges.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -80,6 +80,10 @@ _INCOMPLETE = "Not all CUDA events might have been collected."
 _HOST = None
 
 
+# A process, and the number of a device in it.
+_Owner = tuple[int, int]
+
+
 class _Span(NamedTuple):
     """One event, and its device, or None for the host."""
 
@@ -140,7 +144,17 @@ def _read_export(path: Path) -> Recording:
         names = _names(database)
         spans = [*_of_host(database, names), *_of_device(database, names)]
         incomplete = _incomplete_processes(database)
-        settings = _settings(database)
+        gpus = _gpus(database)
+        names_of_gpus = _names_of_gpus(database)
+    owners = {(span.process, span.device) for span in spans if span.device is not _HOST}
+    gpu_of = {owner: gpus.get(owner, owner[1]) for owner in owners}
+    numbers = _numbers(gpu_of)
+    settings = {}
+    for owner, gpu in gpu_of.items():
+        if gpu in names_of_gpus:
+            settings[f"device.{numbers[owner]}"] = names_of_gpus[gpu]
+    if len({process for process, _ in owners}) > 1:
+        spans = [_of_process(span, numbers) for span in spans]
     devices = sorted({span.device for span in spans if span.device is not None})
     if len(devices) > MAX_DEVICES:
         raise DocumentError(
@@ -150,12 +164,34 @@ def _read_export(path: Path) -> Recording:
             limit=MAX_DEVICES,
         )
     rank = rank_in_name(path)
-    owners: list[int | None] = [*devices] or [_HOST]
-    timelines = tuple(_timeline(spans, rank, owner, incomplete) for owner in owners)
+    shown: list[int | None] = [*devices] or [_HOST]
+    timelines = tuple(_timeline(spans, rank, device, incomplete) for device in shown)
     absent = dict(absent_device(timelines))
     if all(timeline.steps is None for timeline in timelines):
         absent["steps"] = Message("notes.no-steps-marked")
     return Recording(path, "nsys", timelines, settings=settings, absent=absent)
+
+
+def _numbers(gpu_of: Mapping[_Owner, int]) -> Mapping[_Owner, int]:
+    """The number of each device: as its process counts, or the number of its GPU if
+    processes count different GPUs alike.
+    """
+    distinct = {(number, gpu) for (_, number), gpu in gpu_of.items()}
+    if len({number for number, _ in distinct}) < len(distinct):
+        return gpu_of
+    return {owner: owner[1] for owner in gpu_of}
+
+
+def _of_process(span: _Span, numbers: Mapping[_Owner, int]) -> _Span:
+    """Work of a device with its process in the name of its stream: every process counts
+    its streams, and the devices that it sees, for itself.
+    """
+    if span.device is _HOST:
+        return span
+    device = numbers[span.process, span.device]
+    _, stream = span.track
+    track = (f"device {device}", f"process {span.process}, {stream}")
+    return span._replace(device=device, track=track)
 
 
 def _timeline(
@@ -336,10 +372,24 @@ def _names(database: Database) -> dict[int, str]:
     return names
 
 
-def _settings(database: Database) -> dict[str, str]:
-    """The names of the devices."""
-    settings = {}
+def _gpus(database: Database) -> dict[_Owner, int]:
+    """The GPU by process and the number that CUDA gave it there, which counts only the
+    GPUs that the process sees (CUDA_VISIBLE_DEVICES).
+    """
+    gpus = {}
+    for row in database.rows("TARGET_INFO_CUDA_DEVICE", ("pid", "cudaId", "gpuId")):
+        process, number, gpu = map(database.whole, row)
+        if process is not None and number is not None and gpu is not None:
+            gpus[process, number] = gpu
+    return gpus
+
+
+def _names_of_gpus(database: Database) -> dict[int, str]:
+    names = {}
+    # Exports of early versions have no such table, or other columns.
     with suppress(DocumentError):
-        for number, name in database.rows("TARGET_INFO_GPU", ("id", "name")):
-            settings[f"device.{number}"] = str(name)
-    return settings
+        for cell, name in database.rows("TARGET_INFO_GPU", ("id", "name")):
+            number = database.whole(cell)
+            if number is not None:
+                names[number] = str(name)
+    return names
