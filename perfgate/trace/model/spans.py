@@ -15,6 +15,7 @@ from perfgate.trace.model.arithmetic import (
     Codes,
     IntColumn,
     Intervals,
+    Mask,
     counts_by_name,
     group_rows,
 )
@@ -87,14 +88,54 @@ def span_of(events: EventTable, spans: Intervals, *, launches: EventTable) -> In
 
     Work belongs to the span in which the host launched it, if the trace links the two:
     the device may run it when the host is already in a later call. Else it belongs to
-    the span in which it began.
+    the span in which it began, unless it was launched before the recording.
     """
-    began = launched_or_began(events, launch_starts(events, launches))
-    number = np.searchsorted(spans.start, began, side="right") - 1
+    return span_at(launch_times(events, launches), spans)
+
+
+class LaunchTimes(NamedTuple):
+    """When the host launched each event, or it began if its launch was not recorded;
+    and which events were launched before the recording.
+    """
+
+    time: IntColumn
+    before: Mask
+
+
+def launch_times(events: EventTable, launches: EventTable) -> LaunchTimes:
+    launch = launch_positions(events.correlation, launches.correlation, launches.start)
+    launched = starts_of_launches(events.start, launch, launches)
+    return LaunchTimes(
+        launched_or_began(events, launched), _launched_before(events, launch)
+    )
+
+
+def span_at(launched: LaunchTimes, spans: Intervals) -> IntColumn:
+    """As ``span_of``."""
+    number = np.searchsorted(spans.start, launched.time, side="right") - 1
     # Events before the first span have number -1, and so the last end.
     ends = np.append(spans.end, np.iinfo(np.int64).min)
-    number[began >= ends[number]] = OUTSIDE
+    number[(launched.time >= ends[number]) | launched.before] = OUTSIDE
     return number
+
+
+def _launched_before(work: EventTable, launch: IntColumn) -> Mask:
+    """The work that was in the queue of the device when the recording began: its launch
+    is not recorded, others of its name have one, and its stream runs it before all work
+    with a launch.
+
+    torch.profiler does not wait for the device before it records the first step.
+    """
+    joined = launch != NOT_RECORDED
+    first = np.full(len(work.tracks), np.iinfo(np.int64).max)
+    np.minimum.at(first, work.track[joined], work.start[joined])
+    runs_launched = np.zeros(len(work.tracks), dtype=bool)
+    runs_launched[work.track[joined]] = True
+    is_earlier = runs_launched[work.track] & (work.start < first[work.track])
+    before: Mask = ~joined & is_earlier
+    if before.any():
+        before &= np.isin(work.group, work.group[joined])
+    return before
 
 
 def launched_or_began(work: EventTable, launched: IntColumn) -> IntColumn:

@@ -35,7 +35,7 @@ from perfgate.trace.model.events import (
 from perfgate.trace.model.faults import untimed_work
 from perfgate.trace.model.kernel_table import KernelTable
 from perfgate.trace.model.recording import Kernel, ProfilerStep
-from perfgate.trace.model.spans import OUTSIDE, span_of
+from perfgate.trace.model.spans import OUTSIDE, LaunchTimes, launch_times, span_at
 
 # The name that torch.profiler and torch_npu.profiler give the span between two calls of
 # step().
@@ -174,7 +174,9 @@ def profiler_steps(
     work = events.of_kind(*DEVICE_KINDS)
     if not len(work):
         return tuple(marks)
-    owners = span_of(work, windows_of(marks), launches=events.of_kind("runtime"))
+    launched = launch_times(work, events.of_kind("runtime"))
+    owners = span_at(launched, windows_of(marks))
+    marks = _after_earlier_work(marks, work, launched)
     untimed = untimed_work(work)
     if not untimed.any():
         return device_steps(marks, work, owners)
@@ -183,6 +185,20 @@ def profiler_steps(
         # The time that the device worked for it is not known.
         steps[place] = ProfilerStep(steps[place].number)
     return tuple(steps)
+
+
+def _after_earlier_work(
+    marks: Sequence[ProfilerStep], work: EventTable, launched: LaunchTimes
+) -> Sequence[ProfilerStep]:
+    """The steps, of which the first begins when the device had finished what was
+    launched before it.
+    """
+    first, *others = marks
+    if first.start_ns is None:
+        return marks
+    is_earlier = (launched.time < first.start_ns) | launched.before
+    finished = int(work.end[is_earlier].max(initial=first.start_ns))
+    return [first._replace(start_ns=finished), *others]
 
 
 class LaterSteps(Sequence[ProfilerStep]):

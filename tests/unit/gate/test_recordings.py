@@ -20,6 +20,7 @@ from perfgate.judging.gate.verdict import exit_code
 from tests.fakes.recordings import ADD, ALL_REDUCE, GEMM, STEP, TO_NHWC, UPLOAD, kineto_recording
 from tests.fakes.records import changed
 from tests.samples import unpacked
+from tests.unit.trace import job
 from tests.wording import text_of, worded
 
 SLOWER = tuple((name, 3 * length) for name, length in STEP)
@@ -65,6 +66,33 @@ def test_decide__slower__other_times_shown_and_judged_by_nobody(tmp_path: Path) 
     assert time.base == pytest.approx(60e-6)
     assert time.head is not None
     assert time.head > time.base
+
+
+@pytest.mark.parametrize(("before", "after"), [(0, 8), (8, 0), (2, 8)])
+def test_decide__more_work_in_the_queue_when_the_recording_began__pass(tmp_path: Path, before: int, after: int) -> None:
+    """The device ran behind the host: it still had kernels of the steps before the recorded ones."""
+    runs = []
+    for side, queued in (("base", before), ("head", after)):
+        events: list[job.Event] = []
+        now = 1000
+        for number in range(queued):
+            # No operator was recorded when it was launched.
+            unlaunched = {"device": 0, "stream": 7, "correlation": 900 + number}
+            events.append(job.kernel(now, 50, 900 + number, args=unlaunched))
+            now += 51
+        for number in range(3):
+            begin = 1000 + 200 * number
+            events.append(job.step_mark(number, begin, 199))
+            for place in range(4):
+                called = 4 * number + place + 1
+                now = max(now, begin + 45 * place + 20)
+                events += [*job.launch(begin + 45 * place, called), job.kernel(now, 50, called)]
+                now += 51
+        path = job.recorded(tmp_path / f"{side}.json", events)
+        runs.append(run_from_profile(tmp_path, path, tmp_path / side, lambda text: None))
+    decision = judge(*runs)
+    assert [run.checklist.counters[0].values["counters.kernels"] for run in runs] == [4, 4]
+    assert decision.verdict == "PASS"
 
 
 @pytest.mark.parametrize("kernel", [ALL_REDUCE, "MatmulAllReduce"])

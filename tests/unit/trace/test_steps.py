@@ -130,6 +130,35 @@ def kernel(step: int | None, start: int, duration: int, core: str = "AI_CORE") -
     return Kernel(name="k", type="k", core=core, start_ns=start, duration_ns=duration, step=step)
 
 
+def test_profiler_steps__work_in_the_queue_when_the_recording_began__is_of_no_step() -> None:
+    """As in torch's trace of a ResNet on MI300 and HTA's trace_diff: kernels without a launch run into the first step."""
+    found = profiler_steps(table(
+        step(5, 100, 100), step(6, 200, 100),
+        ("mm", "compute", 90, 40, 91), ("mm", "compute", 130, 30, 92),
+        # Another stream is idle, and begins with the copies of the step at once.
+        ("cudaMemcpyAsync", "runtime", 102, 2, 3), ("Memcpy HtoD", "copy", 105, 5, 3),
+        ("launch", "runtime", 110, 5, 1), ("mm", "compute", 160, 40, 1),
+        ("launch", "runtime", 210, 5, 2), ("mm", "compute", 220, 40, 2),
+    ))  # fmt: skip
+    assert [(one.start_ns, one.end_ns) for one in found or ()] == [(160, 200), (200, 260)]
+    assert [parts(one) for one in found or ()] == [(40, 0, 0, 0, 0), (40, 0, 0, 20, 0)]
+
+
+@pytest.mark.parametrize("events", [
+    # Calls of its library are not recorded.
+    [("other", "compute", 110, 20, 91)],
+    # Between others that have a launch.
+    [("launch", "runtime", 101, 5, 3), ("mm", "compute", 106, 4, 3), ("mm", "compute", 110, 20, 91)],
+])  # fmt: skip
+def test_profiler_steps__other_work_without_a_launch__is_of_the_step_in_which_it_began(
+    events: list[tuple[str, str, int, int, int]],
+) -> None:
+    (only,) = profiler_steps(table(
+        step(5, 100, 100), *events, ("launch", "runtime", 140, 5, 1), ("mm", "compute", 160, 40, 1),
+    )) or ()  # fmt: skip
+    assert (only.start_ns, only.computing_ns) == (100, 40 + sum(event[3] for event in events if event[1] == "compute"))
+
+
 def test_steps_of_tables__two_steps__the_second_begins_where_the_first_ended() -> None:
     kernels = (kernel(1, 10, 20), kernel(2, 60, 20), kernel(2, 75, 10, core="HCCL"))
     rows = (ProfilerStep(1, preparing_ns=10), ProfilerStep(2, preparing_ns=10))
