@@ -37,6 +37,11 @@ def _matches(pattern: bytes) -> Callable[[str, bytes], object]:
 
 
 _RECORD_A_TIMELINE = Activity("it holds no timeline; record one with torch.profiler")
+# traceconv writes the queues of a GPU, which are no threads, as asynchronous spans in
+# whole microseconds (perfetto: src/trace_processor/export_json.cc).
+_ROCPROF = Activity(
+    "it has no conversion that perfgate reads; record with torch.profiler"
+)
 _PICKLED_SNAPSHOT = re.compile(
     rb"\x80[\x02-\x05](?s:.){0,64}(?:segments|device_traces)"
 )
@@ -52,9 +57,7 @@ _OF_RPD = _Format(
 _OF_ROCPROFV3 = _Format(
     "a database of rocprofv3",
     _suffix(),
-    Activity(
-        "convert it: rocpd convert -i FILE --output-format pftrace, and then traceconv json OUTPUT trace.json"
-    ),
+    _ROCPROF,
 )
 # In this order; the names of files count only if their content is binary.
 _FORMATS = (
@@ -109,7 +112,9 @@ _FORMATS = (
     _Format(
         "a Perfetto trace",
         _suffix(".pftrace", ".perfetto-trace"),
-        Activity("convert it: traceconv json FILE trace.json"),
+        Activity(
+            "convert its threads: traceconv json FILE trace.json; for the work of a GPU record with torch.profiler"
+        ),
     ),
     _Format(
         "a profile of XLA",
@@ -151,9 +156,7 @@ _FORMATS = (
     _Format(
         "a result of rocprofv3",
         _matches(rb'\s*\{\s*"rocprofiler-sdk-tool"\s*:'),
-        Activity(
-            "record with --output-format pftrace, and convert that: traceconv json FILE trace.json"
-        ),
+        _ROCPROF,
     ),
     _Format(
         "a table of rocprof",
@@ -161,9 +164,7 @@ _FORMATS = (
             rb'"?(?:Kind"?,"?(?:Agent_Id|Domain|Function)|Domain"?,"?Function|Name"?,"?Calls"?,"?TotalDurationNs'
             rb'|Index"?,"?KernelName"?,"?gpu-id)"?,'
         ),
-        Activity(
-            "record with --output-format pftrace, and convert that: traceconv json FILE trace.json"
-        ),
+        _ROCPROF,
     ),
     _Format(
         "a table of msprof op, of one operator alone",

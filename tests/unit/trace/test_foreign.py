@@ -42,8 +42,16 @@ _EVENTS = json.dumps({"traceEvents": steps(2)})
         ("workload.json", b'{"workload_graph": [{"Id": 216, "Name": "COMP_NODE"}]}', "Chakra"),
         ("a.json", b'{"segments": [], "device_traces": []}', "memory_viz"),
         ("a.json", b"<!DOCTYPE html><html>", "download the file"),
-        ("a.json.gz", gzip.compress(b'{"rocprofiler-sdk-tool":[{"metadata":{}}]}'), "--output-format pftrace"),
-        ("a.csv", b'"Kind","Agent_Id","Queue_Id"\n"KERNEL_DISPATCH","Agent 4",1\n', "--output-format pftrace"),
+        (
+            "a.json.gz",
+            gzip.compress(b'{"rocprofiler-sdk-tool":[{"metadata":{}}]}'),
+            "no conversion that perfgate reads; record with torch.profiler",
+        ),
+        (
+            "a.csv",
+            b'"Kind","Agent_Id","Queue_Id"\n"KERNEL_DISPATCH","Agent 4",1\n',
+            "no conversion that perfgate reads; record with torch.profiler",
+        ),
         ("OpBasicInfo.csv", b"Op Name,Op Type,Task Duration(us),Block Dim,Mix Block Dim,\n", "msprof --output"),
         (
             "kernels.csv",
@@ -77,7 +85,11 @@ _EVENTS = json.dumps({"traceEvents": steps(2)})
             b'{"data":["a","b"]}\n{"Type":80,"CudaEvent":{"startNs":"1"}}\n',
             "nsys export --type sqlite REPORT",
         ),
-        ("stats.csv", b'"Name","Calls","TotalDurationNs","AverageNs"\n"a",1,2,2.0\n', "--output-format pftrace"),
+        (
+            "stats.csv",
+            b'"Name","Calls","TotalDurationNs","AverageNs"\n"a",1,2,2.0\n',
+            "no conversion that perfgate reads; record with torch.profiler",
+        ),
     ],
 )
 def test_read__other_format__refused_by_its_name_with_the_remedy(
@@ -93,7 +105,10 @@ def test_read__other_format__refused_by_its_name_with_the_remedy(
 
 @each(
     "table, said",
-    [("rocpd_api", "rpd2tracing.py"), ("rocpd_kernel_dispatch_00001234", "rocpd convert -i FILE")],
+    [
+        ("rocpd_api", "rpd2tracing.py"),
+        ("rocpd_kernel_dispatch_00001234", "no conversion that perfgate reads; record with torch.profiler"),
+    ],
 )
 def test_read__database_of_rocm__refused_by_its_name_with_the_remedy(tmp_path: Path, table: str, said: str) -> None:
     folder = tmp_path / table
