@@ -405,6 +405,18 @@ def test_torchtitan__validation__is_no_step(tmp_path: Path) -> None:
     assert max(rate.samples) == 5762
 
 
+def test_torchtitan__lines_of_several_ranks__the_same_in_any_order(tmp_path: Path) -> None:
+    """LOG_RANK=0,1: ranks of a pipeline hold other amounts of memory."""
+    lines = []
+    for step in range(1, 13):
+        other = f"[rank1]: step: {step:2d}  loss:  7.1  memory: 40.50GiB(51%)  tps: 5,{step:03d}  tflops: 299.1\n"
+        lines.append([f"[rank0]: step: {step:2d}  loss: -1.0  memory: 27.25GiB(34%)  tps: 5,7{step:02d}\n", other])
+    first, second = "".join(map("".join, lines)), "".join("".join(reversed(pair)) for pair in lines)
+    assert read(tmp_path, first) == read(tmp_path, second)
+    rate, memory = read(tmp_path, first).numbers
+    assert (rate.value, memory.value) == (5007.5, 40.5 * 2**30)
+
+
 def test_aisbench__times__are_read_from_the_table_beside_it(tmp_path: Path) -> None:
     (tmp_path / "out.csv").write_text(
         "Performance Parameters,Stage,Average,Median,P99,N\n"

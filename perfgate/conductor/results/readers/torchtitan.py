@@ -1,4 +1,4 @@
-"""The log of torchtitan: lines of rank 0 such as
+"""The log of torchtitan: lines such as
 ``step: 10 loss: 7.1 memory: 27.3GiB(34%) tps: 5,762 tflops: 299.1``.
 
 Made from lines that its own MetricsProcessor printed; a whole training was not run.
@@ -6,6 +6,7 @@ Made from lines that its own MetricsProcessor printed; a whole training was not 
 
 from __future__ import annotations
 
+import math
 import re
 from statistics import median
 
@@ -28,11 +29,13 @@ def recognises(content: Content) -> bool:
 
 
 def read(content: Content) -> Results:
-    memory = {}
-    rates = {}
-    for step, gibibytes, rate in _LINE.findall(_COLOURS.sub("", content.text)):
-        memory[int(step)] = float(gibibytes)
-        rates[int(step)] = float(rate.replace(",", ""))
+    memory: dict[int, float] = {}
+    rates: dict[int, float] = {}
+    for number, gibibytes, rate in _LINE.findall(_COLOURS.sub("", content.text)):
+        step = int(number)
+        # Several ranks may write a line each, in any order.
+        memory[step] = max(float(gibibytes), memory.get(step, 0.0))
+        rates[step] = min(float(rate.replace(",", "")), rates.get(step, math.inf))
     steps = sorted(rates)
     warm_steps = steps[_WARM_UP:]
     if len(warm_steps) < FEWEST:
