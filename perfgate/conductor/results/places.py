@@ -164,4 +164,17 @@ def _column(file: Path, column: str) -> list[object]:
             column=column,
             columns=", ".join(map(str, rows[0])),
         )
-    return [str(row[column]) for row in rows]
+    cells: list[object] = []
+    for number, row in enumerate(rows, start=1):
+        # Loggers of training leave cells of metrics empty that a step has not.
+        cell = row[column] or ""
+        if not cell.strip():
+            raise ResultsError(
+                "{name} has no {column} in row {number} below its header; let the program write it in every row, or name "
+                "a file of its own for it",
+                name=file.name,
+                column=column,
+                number=number,
+            )
+        cells.append(cell)
+    return cells

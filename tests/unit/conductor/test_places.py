@@ -41,6 +41,15 @@ def test_column__the_mean_of_its_rows__and_the_rows_as_samples(tmp_path: Path) -
     assert found(file=file, column="time", unit="us") == (pytest.approx(3e-6), "s", pytest.approx((2e-6, 4e-6)))
 
 
+@pytest.mark.parametrize("row", ["0,99,,0.9", "0,99"])
+def test_column__empty_in_a_row__names_the_row(tmp_path: Path, row: str) -> None:
+    """As lightning's CSVLogger writes a step that logs other metrics."""
+    file = tmp_path / "metrics.csv"
+    file.write_text(f"epoch,step,step_time,val_loss\n0,49,0.012,\n{row}\n")
+    with pytest.raises(ResultsError, match=r"metrics\.csv has no step_time in row 2 below its header"):
+        found(file=file, column="step_time", unit="s")
+
+
 @pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16"])
 def test_file__written_on_windows__is_read(tmp_path: Path, encoding: str) -> None:
     table, document = tmp_path / "out.csv", tmp_path / "out.json"
