@@ -88,6 +88,8 @@ def test_read__two_processes__a_device_each_and_its_own_launches(tmp_path: Path)
         events = timeline.events
         launches = {events.tracks[events.track[row]][0] for row in events.launch.tolist() if row >= 0}
         assert launches == {str(process)}
+        # Launches of the other device have their kernels there.
+        assert contradictions(timeline) == []
 
 
 def test_read__folder_with_reports_and_their_exports__the_exports_by_rank(tmp_path: Path) -> None:
@@ -187,6 +189,20 @@ def test_read__processes_that_see_one_gpu_each__a_device_each(tmp_path: Path) ->
     assert recording.settings == {"device.2": "Accelerator", "device.5": "Accelerator"}
     for timeline in recording.timelines:
         assert int(timeline.events.is_work.sum()) == 9
+
+
+def test_steps__ranks_of_one_report__each_by_its_own_marks(tmp_path: Path) -> None:
+    path = exported(tmp_path / "report.sqlite", processes=2)
+    for table, owner in (("KERNEL", "globalPid"), ("MEMCPY", "globalPid"), ("RUNTIME", "globalTid")):
+        moved = f"UPDATE CUPTI_ACTIVITY_KIND_{table} SET start = start + 400000, end = end + 400000"
+        changed(path, f"{moved} WHERE {owner} >> 24 = 2")
+    changed(path, "UPDATE NVTX_EVENTS SET start = start + 400000, end = end + 400000 WHERE globalTid >> 24 = 2")
+
+    first, second = trace.read(path).timelines
+
+    assert [(step.start_ns, step.computing_ns) for step in first.steps or ()][:1] == [(0, 150_000)]
+    assert [(step.start_ns, step.computing_ns) for step in second.steps or ()][:1] == [(400_000, 150_000)]
+    assert contradictions(first) == contradictions(second) == []
 
 
 def test_read__processes_that_share_a_gpu__streams_of_each(tmp_path: Path) -> None:

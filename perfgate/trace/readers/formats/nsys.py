@@ -9,11 +9,13 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
 from msgspec.structs import replace
 
 from perfgate.document.message import Message
 from perfgate.errors import DocumentError
 from perfgate.locale import Activity
+from perfgate.trace.model.arithmetic import Mask
 from perfgate.trace.model.communication import kernel_kind
 from perfgate.trace.model.events import (
     NO_CORRELATION,
@@ -25,7 +27,11 @@ from perfgate.trace.model.patterns import lazy_pattern
 from perfgate.trace.model.recording import Recording, Timeline
 from perfgate.trace.model.steps import STEP_NAME, MarkedSteps
 from perfgate.trace.readers.rank_names import rank_in_name
-from perfgate.trace.scanner.chrome_events import MAX_DEVICES, absent_device
+from perfgate.trace.scanner.chrome_events import (
+    HOST,
+    absent_device,
+    timelines_by_device,
+)
 
 if TYPE_CHECKING:
     from perfgate.trace.readers.ascend.database import Database
@@ -155,21 +161,15 @@ def _read_export(path: Path) -> Recording:
             settings[f"device.{numbers[owner]}"] = names_of_gpus[gpu]
     if len({process for process, _ in owners}) > 1:
         spans = [_of_process(span, numbers) for span in spans]
-    devices = sorted({span.device for span in spans if span.device is not None})
-    if len(devices) > MAX_DEVICES:
-        raise DocumentError(
-            "{path}: {count} devices, and no machine has more than {limit}; the file is damaged, record it again",
-            path=path,
-            count=len(devices),
-            limit=MAX_DEVICES,
-        )
-    rank = rank_in_name(path)
-    shown: list[int | None] = [*devices] or [_HOST]
-    timelines = tuple(_timeline(spans, rank, device, incomplete) for device in shown)
+    timelines = []
+    for timeline in _timelines(path, spans):
+        own = _of_its_processes(timeline, spans)
+        losses = _losses(spans, timeline.device, incomplete)
+        timelines.append(replace(own, losses=losses))
     absent = dict(absent_device(timelines))
     if all(timeline.steps is None for timeline in timelines):
         absent["steps"] = Message("notes.no-steps-marked")
-    return Recording(path, "nsys", timelines, settings=settings, absent=absent)
+    return Recording(path, "nsys", tuple(timelines), settings=settings, absent=absent)
 
 
 def _numbers(gpu_of: Mapping[_Owner, int]) -> Mapping[_Owner, int]:
@@ -194,34 +194,55 @@ def _of_process(span: _Span, numbers: Mapping[_Owner, int]) -> _Span:
     return span._replace(device=device, track=track)
 
 
-def _timeline(
-    spans: Sequence[_Span],
-    rank: int | None,
-    device: int | None,
-    incomplete: Collection[int],
-) -> Timeline:
-    """The events of a device, and of the host."""
+def _timelines(path: Path, spans: Sequence[_Span]) -> tuple[Timeline, ...]:
     builder = EventTableBuilder()
     for span in spans:
-        if span.device in (_HOST, device):
-            builder.add(
-                span.start,
-                span.duration,
-                track=span.track,
-                name=span.name,
-                kind=span.kind,
-                correlation=span.correlation,
-            )
+        builder.add(
+            span.start,
+            span.duration,
+            track=span.track,
+            name=span.name,
+            kind=span.kind,
+            correlation=span.correlation,
+        )
     events = replace(builder.table(), shortest_ns=SHORTEST_WORK_NS)
+    devices = [HOST if span.device is _HOST else span.device for span in spans]
+    return timelines_by_device(
+        path, events, np.array(devices, dtype=np.int64), rank=rank_in_name(path)
+    )
+
+
+def _of_its_processes(timeline: Timeline, spans: Sequence[_Span]) -> Timeline:
+    """The timeline without the host of processes that only drive other devices: each
+    rank of a job has steps of its own.
+    """
+    own: set[str] = set()
+    others: set[str] = set()
+    for span in spans:
+        if span.device is not _HOST:
+            drivers = own if span.device == timeline.device else others
+            drivers.add(str(span.process))
+    events = timeline.events
+    foreign = others - own
+    is_foreign: Mask = np.array(
+        [process in foreign for process, _ in events.tracks], dtype=bool
+    )
+    if not is_foreign.any():
+        return timeline
+    events = events.select(~is_foreign[events.track])
+    return replace(timeline, events=events, steps=MarkedSteps.of(events))
+
+
+def _losses(
+    spans: Sequence[_Span], device: int | None, incomplete: Collection[int]
+) -> tuple[Message, ...]:
     own = [span for span in spans if span.device == device]
     losses = []
     if graphs := sum(span.name == _GRAPH for span in own):
         losses.append(Message("notes.graphs-whole", {"count": graphs}))
     if any(span.process in incomplete for span in own):
         losses.append(Message("notes.nsys-incomplete"))
-    return Timeline(
-        rank, device, events, steps=MarkedSteps.of(events), losses=tuple(losses)
-    )
+    return tuple(losses)
 
 
 def _incomplete_processes(database: Database) -> set[int]:
