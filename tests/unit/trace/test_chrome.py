@@ -172,6 +172,26 @@ def test_top__loop_of_a_tpu_and_operations_of_nanoseconds__the_operations_count(
     assert contradictions(timeline) == []
 
 
+def test_read__timeline_of_tensorflow_1__work_of_the_streams_alone(tmp_path: Path) -> None:
+    """Modelled on tensorflow/python/client/timeline.py: a process for the device, for all its streams and for each."""
+    task = "/job:localhost/replica:0/task:0"
+    processes = (f"{task}/device:CPU:0", f"{task}/device:GPU:0", "/device:GPU:0/stream:all", "/device:GPU:0/stream:13")
+    events: list[dict[str, Any]] = []
+    for pid, name in enumerate(processes):
+        events.append({"ph": "M", "name": "process_name", "pid": pid, "args": {"name": f"{name} Compute"}})
+        events.append({"ph": "X", "cat": "Op", "name": "MatMul", "pid": pid, "tid": 0, "ts": 100 + pid, "dur": 50})
+    path = tmp_path / "timeline.json"
+    path.write_text(json.dumps({"traceEvents": events}))
+
+    (timeline,) = trace.read(path).timelines
+
+    assert timeline.device == 0
+    work = timeline.events.select(timeline.events.is_work)
+    assert [
+        (timeline.events.tracks[track], start) for track, start in zip(work.track.tolist(), work.start.tolist())
+    ] == [(("3", "0"), 103_000)]
+
+
 def test_read__folder_of_traces_with_any_names__all_of_them(tmp_path: Path) -> None:
     for name in ("first.json", "second.json"):
         (tmp_path / name).write_text(json.dumps({"traceEvents": [{**event("X", 10, "a"), "cat": "render", "dur": 5}]}))

@@ -65,9 +65,10 @@ PRIORITY = -10
 
 # Names that converters give the process of a device and its streams: Ascend Hardware,
 # NPU 0, GPU 1 (from msprof's timeline and Kineto), GPU0 (rocmProfileData), Stream 3.
-# The GPU Process of a browser runs on the host.
+# The GPU Process of a browser runs on the host, and so does TensorFlow's device:CPU:0.
 _DEVICE = lazy_pattern(
-    r"ascend hardware|\b(?:npu|gpu|cuda|device)\d*\b(?! process)", re.IGNORECASE
+    r"ascend hardware|\b(?:npu|gpu|cuda|device(?!:cpu))\d*\b(?! process)",
+    re.IGNORECASE,
 )
 _NUMBER = lazy_pattern(r"\b(?:npu|gpu|cuda|device)[ :]?(\d{1,6})\b", re.IGNORECASE)
 _STREAM = lazy_pattern(r"^(?:\w+ )?stream\b", re.IGNORECASE)
@@ -82,6 +83,9 @@ _DERIVED = lazy_pattern(
     r"TensorFlow (?:Ops|Name Scope)|TraceContext|Launch Stats|Host Offload Ops|SparseCore Steps)(?: - from #.*)?",
     re.IGNORECASE,
 )
+# TensorFlow 1 (python/client/timeline.py) has a process for each stream. Those of the
+# device, /device:GPU:0, and of all its streams, /device:GPU:0/stream:all, repeat them.
+_STREAM_PROCESS = lazy_pattern(r"/stream:\d+\b")
 _REQUEST = "request_id"
 _TRACE_FILES, _JSON_FILES = named("*.trace.json"), named("*.json")
 # Of events that are neither complete nor arrows (Chrome's trace event format, "Event
@@ -294,13 +298,21 @@ def _track(names: TrackNames, process: str, thread: str) -> _Track:
 
 
 def _derived_rows(names: TrackNames, keys: Sequence[tuple[str, str]]) -> list[bool]:
-    """Which tracks are rows that XLA derives from the work of a device, and describe it
-    again.
+    """Which tracks are rows that TensorFlow or XLA derives from the work of a device,
+    and describe it again.
 
     The streams hold its work; a device without streams, such as a TPU, has it in the
     row of its operations.
     """
     of_xla, with_streams = set(), set()
+    of_device = {
+        process for process, name in names.processes.items() if _DEVICE.search(name)
+    }
+    of_stream = {
+        process
+        for process in of_device
+        if _STREAM_PROCESS.search(names.processes[process])
+    }
     for process, thread in keys:
         row = names.threads.get((process, thread), "")
         if _DERIVED.fullmatch(row):
@@ -313,7 +325,8 @@ def _derived_rows(names: TrackNames, keys: Sequence[tuple[str, str]]) -> list[bo
         is_work = row == _OPS
         if process in with_streams:
             is_work = _STREAM.search(row) is not None
-        derived.append(process in of_xla and not is_work)
+        repeats = bool(of_stream) and process in of_device - of_stream
+        derived.append(repeats or (process in of_xla and not is_work))
     return derived
 
 
