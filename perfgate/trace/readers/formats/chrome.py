@@ -155,7 +155,8 @@ def _read_file(path: Path) -> Recording:
         path, table, device_of, rank=rank_in_name(path)
     ):
         timelines.append(replace(timeline, losses=losses))
-    absent = dict(absent_device(timelines, otherwise="notes.no-device-named"))
+    reason = "notes.no-device-named" if len(table) else "notes.nothing-on-device"
+    absent = dict(absent_device(timelines, otherwise=reason))
     if pairs.unended:
         absent["spans"] = Message("notes.unended-spans", {"spans": pairs.unended})
     if pairs.unbegun:
