@@ -32,9 +32,11 @@ from perfgate.trace.model.cycles import pauses
 from perfgate.trace.model.events import EventTable
 from perfgate.trace.model.launches import NOT_RECORDED
 from perfgate.trace.model.patterns import lazy_pattern
-from perfgate.trace.model.spans import starts_of_launches
+from perfgate.trace.model.spans import launched_before, starts_of_launches
 
 CAUSES: tuple[GapCause, ...] = get_args(GapCause)
+# When work was launched that was in the queue as the recording began.
+_LONG_AGO = int(np.iinfo(np.int64).min)
 
 # Calls that return when the device is done: cudaStreamSynchronize,
 # hipDeviceSynchronize, AscendCL@aclrtSynchronizeStream…, and blocking copies (samples
@@ -168,6 +170,7 @@ def _causes(idle: Intervals, events: EventTable, work: IntColumn) -> Codes:
     begun = events.start[work]
     launched = starts_of_launches(begun, events.launch[work], events)
     launched[launched == NOT_RECORDED] = never
+    launched[launched_before(events.select(work), events.launch[work])] = _LONG_AGO
     place = np.searchsorted(idle.end, begun).clip(max=idle.end.size - 1)
     ending = np.flatnonzero(idle.end[place] == begun)
     # Of several events that start together, the first to be launched ends the gap.

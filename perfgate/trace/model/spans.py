@@ -106,7 +106,7 @@ def launch_times(events: EventTable, launches: EventTable) -> LaunchTimes:
     launch = launch_positions(events.correlation, launches.correlation, launches.start)
     launched = starts_of_launches(events.start, launch, launches)
     return LaunchTimes(
-        launched_or_began(events, launched), _launched_before(events, launch)
+        launched_or_began(events, launched), launched_before(events, launch)
     )
 
 
@@ -119,7 +119,7 @@ def span_at(launched: LaunchTimes, spans: Intervals) -> IntColumn:
     return number
 
 
-def _launched_before(work: EventTable, launch: IntColumn) -> Mask:
+def launched_before(work: EventTable, launch: Codes) -> Mask:
     """The work that was in the queue of the device when the recording began: its launch
     is not recorded, others of its name have one, and its stream runs it before all work
     with a launch.

@@ -56,6 +56,13 @@ def test_device_gaps__no_launch_recorded__unknown() -> None:
     assert tuple(found.gaps) == (Gap(10, 20, "unknown"),)
 
 
+def test_device_gaps__work_in_the_queue_when_the_recording_began__queue() -> None:
+    found = device_gaps(table(kernel(0, 10, 91), kernel(30, 10, 92), launch(20, 2), kernel(50, 10, 2)))
+
+    assert found is not None
+    assert tuple(found.gaps) == (Gap(10, 20, "queue"), Gap(40, 10, "queue"))
+
+
 def test_device_gaps__launch_that_is_the_profilers_placeholder__unknown() -> None:
     # PrivateUse1 runtimes write a launch without length at the kernel's own start (sample torch-native-privateuse1).
     found = device_gaps(table(kernel(0, 10, 1), launch(30, 2, duration=0), kernel(30, 10, 2)))
