@@ -330,7 +330,7 @@ def test_followed_log__run_removed_and_an_older_one_added__as_it_is_read_anew(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("perfgate.judging.store.index._NEWEST_RUNS", 3)
-    ids = record_runs(store, [run_of_day(day) for day in (2, 4, 5, 6, 7)])
+    ids = record_runs(store, [run_of_day(day) for day in (2, 4, 5, 6, 7)], allow_dirty=False, now=None)
     log = FollowedLog("shop")
     log.read(store)
     store.remove("shop", ids[:1])

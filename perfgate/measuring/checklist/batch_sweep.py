@@ -106,7 +106,7 @@ def _seconds_of_a_call(
     ``outlines`` has those of the batches so far, by size, and gets this one's. Raises
     ExperimentError if one of another size is equal.
     """
-    made = outline(context.workload.raw_inputs(shape, batch=size))
+    made = outline(context.workload.raw_inputs(shape, batch=size, index=0))
     for other, made_before in outlines.items():
         if made == made_before:
             raise ExperimentError(

@@ -101,7 +101,7 @@ def test_measure_stretches__waits_for_a_cpu__no_time_of_a_call() -> None:
 def test_measure_stretches__calls_of_a_quarter_second__none_even_without_time(deadline: float) -> None:
     measured, _ = VirtualGate(works(300 * MS), works(300 * MS), device=host).measure()
     gate = VirtualGate(works(300 * MS), works(300 * MS), device=host, deadline=deadline)
-    _, machine = gate.measure_stretches(measured)
+    _, machine = gate.measure_stretches(measured, quads=0)
     assert "stretch" not in {one.arm for one in measured.base}
     assert not measured.failed
     assert not machine.workers
@@ -109,7 +109,7 @@ def test_measure_stretches__calls_of_a_quarter_second__none_even_without_time(de
 
 def test_measure_stretches__only_base_has_calls_of_a_quarter_second__some() -> None:
     gate = VirtualGate(works(300 * MS), works(100 * MS), device=host)
-    measured, _ = gate.measure_stretches(gate.measure()[0])
+    measured, _ = gate.measure_stretches(gate.measure()[0], quads=0)
     assert "stretch" in {one.arm for one in measured.base}
 
 

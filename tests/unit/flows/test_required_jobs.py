@@ -66,7 +66,7 @@ def test_required_of__number_that_a_program_reports_on_some_cards__of_this_testb
     for day, (card, kind, has_number) in enumerate(stored, start=1):
         run = of_main(measured_on(base, card, kind), day, *([ALONE] if has_number else []))
         keep(config, {}, run, [], allow_dirty=False)
-    required = required_of(config, base, {})
+    required = required_of(config, base, {}, only=())
     assert (ALONE in required.jobs["bench"].numbers) == is_required
     decision = decide(base, head, policy=Policy(), history=History(), required=required)
     assert decision.verdict == ("INCONCLUSIVE" if is_required else "PASS")

@@ -54,7 +54,7 @@ def slower_operator(op: str, line: str, seconds: float, rank: int, code: Changed
 def test_ranked__operators_of_two_changed_functions_of_one_name__each_function_takes_its_own_time(other: str) -> None:
     encoder = CodeChange(file="model.py", first=9, last=9, function="forward", begins=8, ends=12, text=["x = f(x)"])
     decoder = CodeChange(file=other, first=29, last=29, function="forward", begins=28, ends=33, text=["x = g(x)"])
-    code = ChangedCode([encoder, decoder])
+    code = ChangedCode([encoder, decoder], functions=(), texts=None)
     causes = [
         slower_operator("aten::mm", "model.py:10", 3e-4, 0, code),
         slower_operator("aten::add", "model.py:11", 1e-4, 1, code),

@@ -89,7 +89,7 @@ def test_decide__more_work_in_the_queue_when_the_recording_began__pass(tmp_path:
                 events += [*job.launch(begin + 45 * place, called), job.kernel(now, 50, called)]
                 now += 51
         path = job.recorded(tmp_path / f"{side}.json", events)
-        runs.append(run_from_profile(tmp_path, path, tmp_path / side, lambda text: None))
+        runs.append(run_from_profile(tmp_path, path, tmp_path / side, lambda text: None, keep_files=False))
     decision = judge(*runs)
     assert [run.checklist.counters[0].values["counters.kernels"] for run in runs] == [4, 4]
     assert decision.verdict == "PASS"

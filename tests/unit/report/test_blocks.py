@@ -142,7 +142,7 @@ def test_accept__files_and_terminal_of_one_check__the_same_command(
     decision = made(SLOWER, in_ci=in_ci)
     write_decision_folder(out, decision, make_run("base"), make_run("head"), "en")
     terminal = io.StringIO()
-    render_terminal(decision, Console(file=terminal, width=300), folder=folder_to_name(out))
+    render_terminal(decision, Console(file=terminal, width=300), folder=folder_to_name(out), language="en")
     texts = [(out / name).read_text("utf-8") for name in ("comment.md", "report.html")]
     commands = [
         re.findall(r"perfgate baseline accept .*? --reason TEXT", html.unescape(text))

@@ -92,7 +92,7 @@ def test_sites__several_projects__listed_for_those_who_may_read_them(service: Se
 def test_sites__list_of_projects_after_another_process_wrote__counts_of_the_newest_run(service: Service) -> None:
     runs = main_runs(20, shapes=("long",), time=stepped(12, 1.5))
     project = runs[0].project
-    record_runs(service.store, runs[:10])
+    record_runs(service.store, runs[:10], allow_dirty=False, now=None)
     record_run(service.store, minimal_run(project="other"))
     client = service.client(SERVER_TOKEN)
 
@@ -101,7 +101,7 @@ def test_sites__list_of_projects_after_another_process_wrote__counts_of_the_newe
         return re.findall(r"<td[^>]*>\s*(.*?)\s*</td>", row, flags=re.DOTALL)[2]
 
     wait_until(lambda: open_regressions() == "0")
-    record_runs(service.store, runs[10:])
+    record_runs(service.store, runs[10:], allow_dirty=False, now=None)
     wait_until(lambda: open_regressions() == "1")
 
 
@@ -258,13 +258,15 @@ def test_served_branch__damaged_run__named_without_the_place_of_the_repository(
     record_runs(
         GitBranchStore("branch://perfgate-data", StorePlace(clone, {})),
         [minimal_run(session=session) for session in ("s1", "s2")],
+        allow_dirty=False,
+        now=None,
     )
     damaged = next(path for path in files(remote) if path.startswith("runs/"))
     put(remote, damaged, b"{")
     served = ServedStore("branch://perfgate-data", clone, {"HOME": str(tmp_path)})
     troubles, authenticator = TroubleLog(print), Authenticator(None)
-    sites = ProjectSites(served, "en")
-    app = create_app([StoreApi(served), sites], troubles, "en")
+    sites = ProjectSites(served, "en", recordings="", webhooks="", artifacts=None, run_recordings=None)
+    app = create_app([StoreApi(served, recorded=()), sites], troubles, "en")
     address.application = Admission(app, authenticator, troubles, "en")
     client = Client(address.url, None)
     (why,) = client.get("/api/v1/projects/shop/state").json()["damaged"]

@@ -368,7 +368,7 @@ def test_store__project_of_a_branch_without_a_run_that_can_be_read__named_and_ex
     clone, remote = clone_of_empty_remote(tmp_path), tmp_path / "remote.git"
     store = GitBranchStore("branch://perfgate-data", StorePlace(clone, {}))
     record_run(store, minimal_run())
-    (run_id,) = record_runs(store, [minimal_run(project="lost")])
+    (run_id,) = record_runs(store, [minimal_run(project="lost")], allow_dirty=False, now=None)
     (entry,) = [path for path in files(remote) if path.startswith("runs/lost-") and run_id in path]
     put(remote, entry, b"{")
     verified = store_command("verify", "branch://perfgate-data", folder=clone)

@@ -66,7 +66,7 @@ def test_read__exported_twice__the_newest_tables_alone(tmp_path: Path) -> None:
     assert timeline.kernels is not None
     assert [kernel.name for kernel in timeline.kernels] == ["mm0", "mm1", "mm2"]
     assert contradictions(timeline) == []
-    run = run_from_profile(tmp_path, tmp_path / "PROF_1", tmp_path / "run", lambda text: None)
+    run = run_from_profile(tmp_path, tmp_path / "PROF_1", tmp_path / "run", lambda text: None, keep_files=False)
     assert run.checklist.counters[0].values["counters.kernels"] == 3
 
 

@@ -222,7 +222,9 @@ def test_read__processes_that_share_a_gpu__streams_of_each(tmp_path: Path) -> No
 
 
 def test_from_profile__report_of_nsys__is_of_a_gpu(tmp_path: Path) -> None:
-    run = run_from_profile(tmp_path, exported(tmp_path / "report.sqlite"), tmp_path / "out", lambda text: None)
+    run = run_from_profile(
+        tmp_path, exported(tmp_path / "report.sqlite"), tmp_path / "out", lambda text: None, keep_files=False
+    )
     assert (run.testbed.device_kind, run.testbed.comparable["device.name"]) == ("cuda", "Accelerator")
 
 
@@ -248,14 +250,16 @@ def test_read__events_missing_by_nsys_itself__said_of_the_devices_of_that_proces
     first, second = trace.read(path).timelines
     assert first.losses == ()
     assert [loss.code for loss in second.losses] == ["notes.nsys-incomplete"]
-    assert run_from_profile(tmp_path, path, tmp_path / "out", lambda text: None).checklist.counters == []
+    assert (
+        run_from_profile(tmp_path, path, tmp_path / "out", lambda text: None, keep_files=False).checklist.counters == []
+    )
 
 
 def test_top__pages_of_unified_memory__by_their_way(tmp_path: Path) -> None:
     path = exported(tmp_path / "report.sqlite")
     changed(path, "UPDATE CUPTI_ACTIVITY_KIND_MEMCPY SET copyKind = 11 WHERE rowid = 1")
     changed(path, "UPDATE CUPTI_ACTIVITY_KIND_MEMCPY SET copyKind = 12 WHERE rowid = 2")
-    rows = trace_top(path, Choice(), by="name", host=False).timelines[0].rows
+    rows = trace_top(path, Choice(), by="name", host=False, longer=None).timelines[0].rows
     copies = [(row.name, row.count) for row in rows if row.kind == "copy"]
     assert sorted(copies) == [("Memcpy HtoD", 1), ("Memcpy Unified DtoH", 1), ("Memcpy Unified HtoD", 1)]
 
