@@ -12,9 +12,11 @@ from pathlib import Path
 import pytest
 
 from perfgate.conductor.sides.program import SideError
+from perfgate.conductor.sides.ranks.rank_counts import read_counts
 from perfgate.conductor.sides.ranks.ranks import RanksSide
 from perfgate.conductor.sides.side import SidePlace
 from perfgate.document.samples import unpack
+from perfgate.errors import ResultsError
 from perfgate.job_settings import JobReference, JobSettings
 from tests.fakes import torchrun
 from tests.waiting import left_in_the_end
@@ -129,6 +131,12 @@ def test_turn__first_of_a_start__has_the_counts_of_profiled_steps(make: MakeSide
 
 def test_turn__script_without_torch__says_that_nothing_was_profiled(make: MakeSide) -> None:
     assert [(count.rank, count.steps) for count in begin(make()).turn(0).counts] == [(0, 0), (1, 0)]
+
+
+def test_read_counts__a_rank_left_no_trace_but_a_pipe__said_without_waiting_for_a_writer(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "rank-0.json")
+    with pytest.raises(ResultsError, match="trace of rank 0 cannot be read"):
+        read_counts(tmp_path / "rank-0.json", rank=0, steps=1)
 
 
 def test_turn__four_ranks__all_of_them(make: MakeSide) -> None:

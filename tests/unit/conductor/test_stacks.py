@@ -143,6 +143,11 @@ def test_read__stacks_that_somebody_else_wrote__are_none(tmp_path: Path, change:
     assert stacks._read(file) is None
 
 
+def test_read__a_pipe_instead_of_stacks__none_without_waiting_for_a_writer(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "1.stacks")
+    assert stacks._read(tmp_path / "1.stacks") is None
+
+
 def test_profile__nobody_can_be_asked__is_empty(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stacks, "PROFILE_SECONDS", 0.0)
     (tmp_path / "profile").mkdir()

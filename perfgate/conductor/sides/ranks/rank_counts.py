@@ -19,6 +19,7 @@ import numpy as np
 
 from perfgate.document.job import CollectiveCount, RankCounts
 from perfgate.errors import ResultsError
+from perfgate.system.logs import only_a_file
 from perfgate.trace.model.arithmetic import Intervals, intersection, union
 
 # A few steps of a job are some megabytes.
@@ -45,13 +46,15 @@ class _Trace(msgspec.Struct):
 def read_counts(path: Path, rank: int, steps: int) -> RankCounts:
     """Raises ResultsError if the file is not such a trace."""
     try:
-        if path.stat().st_size > _MOST_BYTES:
+        with open(path, "rb", opener=only_a_file) as file:
+            content = file.read(_MOST_BYTES + 1)
+        if len(content) > _MOST_BYTES:
             raise ResultsError(
                 "the trace of rank {rank} has more than {most} MiB; lower `steps` of the workload",
                 rank=rank,
                 most=_MOST_BYTES >> 20,
             )
-        trace = msgspec.json.decode(path.read_bytes(), type=_Trace)
+        trace = msgspec.json.decode(content, type=_Trace)
     except (OSError, msgspec.MsgspecError) as error:
         raise ResultsError(
             "the trace of rank {rank} cannot be read: {error}", rank=rank, error=error

@@ -19,6 +19,7 @@ from typing import NamedTuple
 import msgspec
 
 from perfgate.document.job import CpuTime, ProfileUnit
+from perfgate.system.logs import only_a_file
 from perfgate.system.profiling import (
     FROM_START,
     OPERATORS,
@@ -234,9 +235,11 @@ def _read(file: Path) -> ProcessStacks | None:
     ran code of the change.
     """
     try:
-        if file.is_symlink() or file.stat().st_size > _MOST_BYTES:
+        with open(file, "rb", opener=only_a_file) as written:
+            content = written.read(_MOST_BYTES + 1)
+        if len(content) > _MOST_BYTES:
             return None
-        stacks = msgspec.json.decode(file.read_bytes(), type=ProcessStacks)
+        stacks = msgspec.json.decode(content, type=ProcessStacks)
     except (OSError, msgspec.MsgspecError):
         return None
     for stack in stacks.stacks:
