@@ -140,8 +140,8 @@ _ROUNDING = 1e-3
 
 
 class Agreement(NamedTuple):
-    """The largest absolute difference, the largest relative to the reference's largest
-    value.
+    """The largest absolute difference, and the largest relative to the reference's
+    largest value, or the share of other values for integers of over 8 bits.
 
     ``not_finite`` counts elements that are NaN or infinite in the second output but not
     in the first; ``comparable`` is False if the outputs differ in number, shape or kind
@@ -183,10 +183,22 @@ def agreement(reference: Any, output: Any) -> Agreement:
             continue
         apart = float((first - second)[are_finite].abs().max())
         absolute = max(absolute, apart)
-        if apart:
+        if _are_codes(before):
+            relative = max(relative, float((before != after).double().mean()))
+        elif apart:
             largest = float(first[are_finite].abs().max())
             relative = max(relative, apart / largest if largest else math.inf)
     return Agreement(True, absolute, relative, not_finite)
+
+
+def _are_codes(tensor: Any) -> bool:
+    """Whether values are names, such as token ids, classes or a mask, of which
+    neighbours have nothing in common; integers of 8 bits are pixels or quantized.
+    """
+    import torch
+
+    is_number = tensor.is_floating_point() or tensor.is_complex() or tensor.is_quantized
+    return not is_number and tensor.dtype not in (torch.uint8, torch.int8)
 
 
 def compare_outputs(first: Call, second: Call, device: Device) -> Agreement | Message:

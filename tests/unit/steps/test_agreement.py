@@ -41,6 +41,19 @@ def test_agreement__all_zero_reference__any_difference_is_infinite() -> None:
     assert agreement(torch.zeros(2), torch.ones(2)).relative == math.inf
 
 
+def test_agreement__token_ids_and_masks__share_of_others() -> None:
+    found = agreement(torch.tensor([500, 50000, 7, 8]), torch.tensor([501, 50000, 7, 8]))
+    assert (found.absolute, found.relative) == (1.0, 0.25)
+    assert agreement(torch.tensor([0, 0]), torch.tensor([0, 1])).relative == 0.5
+    assert agreement(torch.tensor([True, False]), torch.tensor([True, True])).relative == 0.5
+    assert agreement(torch.tensor([7, 8]), torch.tensor([7, 8])).within(0.0)
+
+
+def test_agreement__pixels__relative_to_the_largest() -> None:
+    pixels = torch.tensor([200, 10], dtype=torch.uint8)
+    assert agreement(pixels, pixels + 1).relative == 1 / 200
+
+
 def test_agreement__complex__both_parts_are_compared() -> None:
     found = agreement(torch.tensor([1 + 2j, 4j]), torch.tensor([1 + 3j, 4j]))
     assert (found.absolute, found.relative) == (1.0, 0.25)
