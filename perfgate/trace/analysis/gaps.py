@@ -170,7 +170,9 @@ def _causes(idle: Intervals, events: EventTable, work: IntColumn) -> Codes:
     begun = events.start[work]
     launched = starts_of_launches(begun, events.launch[work], events)
     launched[launched == NOT_RECORDED] = never
-    launched[launched_before(events.select(work), events.launch[work])] = _LONG_AGO
+    calls = events.correlation[events.is_kind("runtime")]
+    is_before = launched_before(events.select(work), events.launch[work], calls)
+    launched[is_before] = _LONG_AGO
     place = np.searchsorted(idle.end, begun).clip(max=idle.end.size - 1)
     ending = np.flatnonzero(idle.end[place] == begun)
     # Of several events that start together, the first to be launched ends the gap.

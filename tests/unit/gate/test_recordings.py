@@ -77,14 +77,14 @@ def test_decide__more_work_in_the_queue_when_the_recording_began__pass(tmp_path:
         now = 1000
         for number in range(queued):
             # No operator was recorded when it was launched.
-            unlaunched = {"device": 0, "stream": 7, "correlation": 900 + number}
+            unlaunched = {"device": 0, "stream": 7, "correlation": 1 + number}
             events.append(job.kernel(now, 50, 900 + number, args=unlaunched))
             now += 51
         for number in range(3):
             begin = 1000 + 200 * number
             events.append(job.step_mark(number, begin, 199))
             for place in range(4):
-                called = 4 * number + place + 1
+                called = 4 * number + place + 100
                 now = max(now, begin + 45 * place + 20)
                 events += [*job.launch(begin + 45 * place, called), job.kernel(now, 50, called)]
                 now += 51

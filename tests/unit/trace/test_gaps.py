@@ -57,7 +57,7 @@ def test_device_gaps__no_launch_recorded__unknown() -> None:
 
 
 def test_device_gaps__work_in_the_queue_when_the_recording_began__queue() -> None:
-    found = device_gaps(table(kernel(0, 10, 91), kernel(30, 10, 92), launch(20, 2), kernel(50, 10, 2)))
+    found = device_gaps(table(kernel(0, 10, 1), kernel(30, 10, 2), launch(20, 7), kernel(50, 10, 7)))
 
     assert found is not None
     assert tuple(found.gaps) == (Gap(10, 20, "queue"), Gap(40, 10, "queue"))

@@ -134,19 +134,21 @@ def test_profiler_steps__work_in_the_queue_when_the_recording_began__is_of_no_st
     """As in torch's trace of a ResNet on MI300 and HTA's trace_diff: kernels without a launch run into the first step."""
     found = profiler_steps(table(
         step(5, 100, 100), step(6, 200, 100),
-        ("mm", "compute", 90, 40, 91), ("mm", "compute", 130, 30, 92),
+        ("mm", "compute", 90, 40, 1), ("mm", "compute", 130, 30, 2),
         # Another stream is idle, and begins with the copies of the step at once.
-        ("cudaMemcpyAsync", "runtime", 102, 2, 3), ("Memcpy HtoD", "copy", 105, 5, 3),
-        ("launch", "runtime", 110, 5, 1), ("mm", "compute", 160, 40, 1),
-        ("launch", "runtime", 210, 5, 2), ("mm", "compute", 220, 40, 2),
+        ("cudaMemcpyAsync", "runtime", 102, 2, 11), ("Memcpy HtoD", "copy", 105, 5, 11),
+        ("launch", "runtime", 110, 5, 12), ("mm", "compute", 160, 40, 12),
+        ("launch", "runtime", 210, 5, 13), ("mm", "compute", 220, 40, 13),
     ))  # fmt: skip
     assert [(one.start_ns, one.end_ns) for one in found or ()] == [(160, 200), (200, 260)]
     assert [parts(one) for one in found or ()] == [(40, 0, 0, 0, 0), (40, 0, 0, 20, 0)]
 
 
 @pytest.mark.parametrize("events", [
-    # Calls of its library are not recorded.
+    # Later calls than the first are not recorded.
     [("other", "compute", 110, 20, 91)],
+    # Nor is its number known.
+    [("other", "compute", 110, 20, -1)],
     # Between others that have a launch.
     [("launch", "runtime", 101, 5, 3), ("mm", "compute", 106, 4, 3), ("mm", "compute", 110, 20, 91)],
 ])  # fmt: skip
