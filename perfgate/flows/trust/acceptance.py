@@ -11,7 +11,7 @@ import fnmatch
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import date, datetime, timezone
 
-from perfgate.catalogue.lookup import METRICS
+from perfgate.catalogue.lookup import METRICS, is_known
 from perfgate.config import Config
 from perfgate.document.budget import parse_place
 from perfgate.document.history import Acceptance, Triage, TriageState
@@ -35,12 +35,10 @@ class UnknownMetricError(UsageError):
 
 def refuse_unknown_metric(metric: str) -> None:
     """Raise UnknownMetricError unless a metric or pattern matches a metric that can
-    regress.
+    regress; of numbers that programs, operators and functions name any may.
     """
     pattern = parse_place(metric).metric
-    if not pattern.startswith(("ops.count:", "ops.time:")) and not fnmatch.filter(
-        METRICS, pattern
-    ):
+    if not is_known(pattern) and not fnmatch.filter(METRICS, pattern):
         raise UnknownMetricError(
             metric, next(iter(difflib.get_close_matches(pattern, METRICS, n=1)), None)
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
+from perfgate.document.comparison import Paired
 from perfgate.document.decision import DecisionDocument, Policy
 from perfgate.document.explanation import OperatorDelta, Part
 from perfgate.document.history import History
@@ -152,3 +153,15 @@ def test_regressions__altered_in_a_decision__made_again_from_the_documents() -> 
     altered = changed(decided, regressions=[], comparisons=decided.comparisons[::-1])
     again = explained(altered)
     assert again.explained.regressions == decided.explained.regressions
+
+
+def test_accepts__number_of_a_program_that_reads_like_a_pattern__alone_and_not_at_a_place() -> None:
+    def number(job: str) -> Paired:
+        return make_comparison(
+            "number.test_forward[8]", workload=job, shape="", outcome="regressed", delta=0.1, evidence="quad"
+        )
+
+    (alone,) = make_decision("FAIL", comparisons=[number("first")]).explained.regressions
+    assert alone.accepts == ["number.test_forward[8]"]
+    both = make_decision("FAIL", comparisons=[number("first"), number("second")])
+    assert [one.accepts for one in both.explained.regressions] == [[], []]

@@ -43,7 +43,7 @@ _LISTED_FIRST = {
 
 # A longer command is too long to paste.
 _MOST_KEYS = 12
-# A shape with one of these characters in its name would accept others too.
+# With one of these characters, a metric at a place would accept others or itself not.
 _PATTERN = re.compile(r"[*?\[@]")
 
 
@@ -238,7 +238,7 @@ class Regressions:
                 keys[name] = None
                 continue
             place = "/".join(filter(None, comparison.place))
-            if _PATTERN.search(place):
+            if _PATTERN.search(name) or _PATTERN.search(place):
                 return []
             keys[f"{name}@{place}"] = None
         if len(keys) > _MOST_KEYS:
