@@ -139,7 +139,8 @@ def _judge(
     work = WorkTable(evidence)
     rows = SessionRows(evidence, numbers, work, required, policy)
 
-    broken = evidence.base.broken - evidence.head.broken
+    deciding = deciding_steps(policy)
+    broken = evidence.base.broken(deciding) - evidence.head.broken(deciding)
     sides = replace(
         header.sides,
         harness_changes=harness_changes(
@@ -152,7 +153,7 @@ def _judge(
     session = compare_session(numbers, work, sides, policy, history.accepted)
     comparisons = session.comparisons
 
-    failures = failures_of_both(evidence, deciding_steps(policy))
+    failures = failures_of_both(evidence, deciding)
     gaps = EvidenceGaps(failures=failures, invalid=session.invalid, missing=missing)
     untimed = untimed_places(work.recorded_places, comparisons)
     verdict, reasons = verdict_of(

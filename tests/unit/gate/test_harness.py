@@ -10,7 +10,7 @@ import pytest
 from perfgate.document.decision import DecisionDocument, HarnessEdit, Policy
 from perfgate.document.history import History
 from perfgate.document.message import Message
-from perfgate.document.run import CorrectnessResult, ErrorDetail, FailedPair, Harness, RunDocument
+from perfgate.document.run import CorrectnessResult, ErrorDetail, FailedPair, Harness, RunDocument, StepResult
 from perfgate.errors import DocumentError
 from perfgate.judging.gate.decide import decide
 from perfgate.judging.gate.verdict import exit_code
@@ -153,6 +153,21 @@ def test_decide__base_fails_under_an_unchanged_file__the_measuring_failed_and_ex
     decision = decide(base, head, policy=Policy(), history=History())
     assert worded(decision.reasons) == ["failed: base encoder load"]
     assert exit_code(decision) == 4
+
+
+@pytest.mark.parametrize(("number", "slug", "verdict"), [(13, "memory_format", "WARN"), (1, "latency", "INCONCLUSIVE")])
+def test_decide__step_that_fails_on_the_base_under_the_heads_file__matters_if_the_gate_rests_on_it(
+    number: int, slug: str, verdict: str
+) -> None:
+    base, head = sides(NO_CHANGE)
+    failed = StepResult(number=number, slug=slug, workload=WORKLOAD, status="error", error=BROKEN)
+    done = StepResult(number=number, slug=slug, workload=WORKLOAD, status="ok")
+    base = changed(base, steps=[failed], harness=[harness()])
+    head = changed(head, steps=[done], harness=[harness(functions={"build": "9", "inputs": "2", "check": "3"})])
+    decision = decide(base, head, policy=Policy(), history=History())
+    assert decision.verdict == verdict
+    unfit = "harness: encoder: the base does not run under the head's workload file"
+    assert (unfit in worded(decision.reasons)) == (verdict == "INCONCLUSIVE")
 
 
 def test_decide__both_sides_fail_under_a_changed_file__the_head_is_to_blame() -> None:

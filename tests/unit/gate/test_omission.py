@@ -33,6 +33,7 @@ from perfgate.document.run import (
 )
 from perfgate.document.samples import BlockColumns, Replicate
 from perfgate.judging.gate.decide import decide
+from perfgate.judging.gate.evidence.bounds import deciding_steps
 from perfgate.judging.gate.evidence.index import Evidence
 from perfgate.judging.gate.evidence.numbers import NumberTable, Rules
 from perfgate.judging.gate.evidence.rows import Row, RowTable, SideTables
@@ -286,7 +287,8 @@ def judged(documents: Documents, required: Required, policy: Policy = POLICY) ->
 
 def missing_of(documents: Documents, required: Required) -> list[Missing]:
     evidence = Evidence(*documents)
-    broken = evidence.base.broken - evidence.head.broken
+    deciding = deciding_steps(POLICY)
+    broken = evidence.base.broken(deciding) - evidence.head.broken(deciding)
     changes = harness_changes(evidence.base.harness, evidence.head.harness, broken)
     return missing_evidence(rows_of(evidence, required), changes, required, POLICY, timed=True)
 

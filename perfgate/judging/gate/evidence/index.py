@@ -6,7 +6,7 @@ Samples are unpacked and summarised on the first request for a place.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 from functools import cached_property
 from itertools import chain
 from typing import Protocol, TypeVar
@@ -102,15 +102,14 @@ class RunIndex:
     def records_of(self, workload: str) -> list[WorkloadRecord]:
         return self._records.get(workload, [])
 
-    @property
-    def broken(self) -> set[str]:
-        """The workloads that failed to load, in a step, or in their check."""
+    def broken(self, deciding: Set[int]) -> set[str]:
+        """The workloads that failed to load, in a deciding step, or in their check."""
         names = set()
         for workload in self.workloads:
             if workload.error:
                 names.add(workload.name)
         for step in self.run.checklist.steps:
-            if step.error:
+            if step.error and step.number in deciding:
                 names.add(step.workload)
         for check in self.correctness:
             if check.status == "error":
