@@ -404,7 +404,7 @@ def intended(summary: Summary) -> SectionText | None:
                 comparison.head or 0.0, up=comparison.better == "lower"
             )
             if comparison.is_budget:
-                place = f"{comparison.workload}/{comparison.shape}"
+                place = "/".join(filter(None, comparison.place))
                 budgets.append(f'"{comparison.metric}@{place}" = {bound:g}')
             elif comparison.limit is not None:
                 limits.append(

@@ -283,7 +283,7 @@ def test_budget__number_of_a_job__judged_by_its_typical_turn(
     assert (found.metric, found.outcome, found.gating, found.bound) == (name, outcome, gating, budget.bound)
     assert decision.verdict == verdict
     assert name in "".join(worded(decision.reasons)) or verdict == "PASS"
-    assert render_comment(decision, CONTEXT)
+    assert (f'"{name}@{found.workload}" = ' in render_comment(decision, CONTEXT)) == (verdict == "FAIL")
 
 
 @pytest.mark.parametrize("kind", get_args(JobKind))
