@@ -306,7 +306,6 @@ def _shift(
 # call, not a level.
 _WINDOWS = 60
 _WINDOW_CALLS = 10
-_MOST_ALIKE = 0.9
 
 
 class Steadiness(NamedTuple):
