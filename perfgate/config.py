@@ -1156,6 +1156,25 @@ def _check_workloads(parsed: ConfigFile, root: Path) -> None:
         if isinstance(entry, JobSettings):
             _check_name(name)
             check_job(name, entry)
+    if parsed.workloads and not parsed.functions:
+        _refuse_unjudged(parsed)
+
+
+def _refuse_unjudged(parsed: ConfigFile) -> None:
+    """Refuse the rules that nothing in a project of jobs alone is judged by."""
+    rules = [
+        f"[limits] {name}"
+        for name, setting in _by_full_name(parsed.limits).items()
+        if setting.gating
+    ]
+    if parsed.expect.kernels:
+        rules.append("[expect] kernels")
+    if rules:
+        raise ConfigError(
+            "{rules} judges the checklist of a workload that is a function, and every one here is a job; "
+            "set a [budget] on a number of a job instead",
+            rules=rules[0],
+        )
 
 
 def _check_reference(text: str, root: Path) -> None:

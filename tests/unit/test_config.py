@@ -315,6 +315,19 @@ def test_limits__gating__in_the_policy_with_its_own_number_or_the_checklists() -
     assert config.policy().judges_alone
 
 
+@pytest.mark.parametrize(
+    ("rule", "named"),
+    [
+        ('[limits]\n"transfer.share.severe" = { gating = true }\n', "[limits] transfer.share.severe"),
+        ('[expect]\nkernels = ["Flash*"]\n', "[expect] kernels"),
+    ],
+)
+def test_rules__of_a_checklist_that_no_job_has__refused(rule: str, named: str) -> None:
+    job = '[workloads.train]\ncommand = "python train.py"\n'
+    assert f"{named} judges the checklist of a workload that is a function" in refusal(job + rule)
+    assert parse(ONE + job + rule).policy().judges_alone
+
+
 def test_limits__no_rule_that_gates__judges_nothing_alone() -> None:
     assert not parse(ONE + '[limits]\n"transfer.share.*" = 0.5\n').policy().judges_alone
 
