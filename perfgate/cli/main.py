@@ -30,6 +30,8 @@ from perfgate.version import __version__
 
 # Of an address; it may hold a password.
 USER_INFORMATION = r"(?<=://)[^\s/@]*:\S*@"
+# Of the query of an address, such as libpq's options.
+HIDDEN_OPTION = r"(?i)(?<=[?&])(password|token|secret)=[^\s&]*"
 # In the order in which a newcomer needs them. Commands in no section come last, under "More".
 SECTIONS: Mapping[str, tuple[str, ...]] = {
     "Start": ("init", "config", "demo", "doctor"),
@@ -155,6 +157,7 @@ def _report_bug() -> None:
         ]
     )
     text = re.sub(USER_INFORMATION, "***@", text)
+    text = re.sub(HIDDEN_OPTION, r"\1=***", text)
     _say(text)
     try:
         with tempfile.NamedTemporaryFile(

@@ -168,7 +168,7 @@ def test_main__broken_installation__exit_5_and_a_log_to_paste(tmp_path: Path) ->
     broken = tmp_path / "broken"
     broken.mkdir()
     (broken / "msgspec.py").write_text("raise RuntimeError('half installed')")
-    address = "postgresql://perfgate:secret-value@db/perf"
+    address = "postgresql://perfgate:secret-value@db/perf?sslmode=require&password=secret-value"
     environ = {"PYTHONPATH": str(broken), "TMPDIR": str(tmp_path), "MY_TOKEN": "secret-value"}
     done = _perfgate("store", "verify", address, "-C", str(tmp_path), **environ)
     assert done.returncode == 5
@@ -176,7 +176,7 @@ def test_main__broken_installation__exit_5_and_a_log_to_paste(tmp_path: Path) ->
     (log,) = tmp_path.glob("perfgate-bug-*.log")
     text = log.read_text()
     assert text.startswith("perfgate 0.")
-    assert "command store verify postgresql://***@db/perf -C" in text
+    assert "command store verify postgresql://***@db/perf?sslmode=require&password=*** -C" in text
     assert "RuntimeError: half installed" in text
     assert "secret-value" not in text + done.stderr
 
