@@ -179,18 +179,22 @@ def read_log(store: Store, project: str) -> ProjectLog:
 
 class FollowedLog:
     """The log of a project for repeated reading: only the newest runs, unless runs were
-    removed, or their number shows that others changed.
+    removed, which a ledger notes, or their number shows that others changed.
     """
 
     def __init__(self, project: str) -> None:
         self._project = project
         self._index = Index([])
-        self._removals: frozenset[int] = frozenset()
+        self._removals: frozenset[int] | None = None
 
     def read(self, store: Store) -> ProjectLog:
         """The log as it is now. Raises StoreError if the store cannot be read."""
-        removals = _removals(store, self._project)
-        if removals != self._removals or not self._follow(store):
+        ledger = store.ledger()
+        removals = None
+        if ledger is not None:
+            removals = ledger.removals(self._project)
+        is_known = removals is not None and removals == self._removals
+        if not is_known or not self._follow(store):
             self._index = read_index(store, self._project)
         self._removals = removals
         return _log(store, self._project, self._index)
@@ -203,16 +207,6 @@ class FollowedLog:
         if not newest or not self._index.renew(newest):
             return False
         return run_count(fewest) <= len(self._index.runs) <= run_count(most)
-
-
-def _removals(store: Store, project: str) -> frozenset[int]:
-    """The newest removals of a log that notes them; without a note, the number of its
-    runs is not known either.
-    """
-    ledger = store.ledger()
-    if ledger is None:
-        return frozenset()
-    return ledger.removals(project)
 
 
 def _log(store: Store, project: str, index: Index) -> ProjectLog:
