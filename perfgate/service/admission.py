@@ -23,6 +23,7 @@ from perfgate.errors import StoreError
 from perfgate.locale import Activity, Language
 from perfgate.service.answers import refused_request
 from perfgate.service.callers import NEIGHBOUR, PROBE, Authenticator, Caller, form_key
+from perfgate.service.project_names import with_whole_name
 from perfgate.service.trouble_log import TroubleLog
 
 HEALTH = "/api/v1/health"
@@ -81,7 +82,8 @@ class Admission:
                 Activity("the store with the tokens cannot be read now; repeat it"),
                 HTTPStatus.SERVICE_UNAVAILABLE,
             )
-        await (refusal or self._application)(scope, receive, send_with_headers)
+        answer = refusal or self._application
+        await answer(with_whole_name(scope), receive, send_with_headers)
 
     def _refusal(self, request: Request) -> Response | None:
         """The response to a request that is not admitted: a refusal, or the redirect
@@ -146,7 +148,8 @@ def _without_token(request: Request, token: str) -> Response:
     rest = [(name, value) for name, value in query if name != "token"]
     # Two leading slashes would redirect to another machine, and browsers take a
     # backslash for a slash.
-    location = "/" + quote(request.scope["path"].lstrip("/"))
+    address = request.scope["raw_path"].decode("latin-1")
+    location = "/" + quote(address.lstrip("/"), safe="/%")
     if rest:
         location += f"?{urlencode(rest)}"
     response = Response(

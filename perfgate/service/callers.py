@@ -16,6 +16,7 @@ from starlette.requests import Request
 from perfgate.judging.store.ledger import Ledger
 from perfgate.judging.store.store import Store
 from perfgate.locale import Activity
+from perfgate.service.project_names import name_in
 
 # PostgreSQL stores no NUL in a text.
 NO_NUL = r"^[^\x00]*$"
@@ -97,6 +98,7 @@ async def reader(
     request: Request, project: Annotated[str, Path(min_length=1, pattern=NO_NUL)]
 ) -> str:
     """The project of the address, which the caller may read."""
+    project = name_in(project)
     if caller_of(request).project not in (None, project):
         raise HTTPException(
             HTTPStatus.FORBIDDEN, Activity("this token is for another project")

@@ -9,7 +9,7 @@ from contextlib import closing, suppress
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
-from urllib.parse import urljoin
+from urllib.parse import quote, urljoin
 
 import msgspec
 import pytest
@@ -87,6 +87,26 @@ def test_sites__several_projects__listed_for_those_who_may_read_them(service: Se
     assert links(everyone, "/projects/team%2F%3Cb%3E/index.html")
     assert own.get("/").headers["Location"] == "/projects/team%2F%3Cb%3E/index.html"
     assert own.get(OVERVIEW).status_code == 403
+
+
+@pytest.mark.parametrize("project", ["team/runs", "team/series", "team/compare", "team/x/state"])
+def test_sites__project_named_as_a_part_of_an_address__its_own_pages_for_its_own_readers(
+    service: Service, project: str
+) -> None:
+    run_id = record_run(service.store, minimal_run(project=project))
+    record_run(service.store, minimal_run(project="team"))
+    address = quote(project, safe="")
+    own, other = (service.client(service.token(name, "read")) for name in (project, "team"))
+    assert own.get(f"/projects/{address}/index.html").status_code == 200
+    assert run_id[:12] in own.get(f"/projects/{address}/runs/index.html").text
+    for path in ("runs", "state", "gates", f"runs/{run_id}"):
+        assert own.get(f"/api/v1/projects/{address}/{path}").status_code == 200, path
+        assert other.get(f"/api/v1/projects/{address}/{path}").status_code == 403, path
+    assert other.get(f"/projects/{address}/index.html").status_code == 403
+    marked = address.replace("%2F", "%EF%B7%90")
+    assert other.get(f"/projects/{marked}/index.html").status_code == 403
+    with_token = own.get(f"/projects/{address}/index.html", params={"token": SERVER_TOKEN})
+    assert with_token.headers["Location"] == f"/projects/{address}/index.html"
 
 
 def test_sites__list_of_projects_after_another_process_wrote__counts_of_the_newest_run(service: Service) -> None:
