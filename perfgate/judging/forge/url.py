@@ -7,6 +7,8 @@ from urllib.parse import SplitResult, urlsplit
 from perfgate.errors import ForgeError, ForgeSettingError
 from perfgate.system.loopback import is_loopback_host
 
+_PORTS = {"https": 443, "http": 80}
+
 
 def api_root(url: str) -> str:
     """An API root without a trailing slash.
@@ -39,21 +41,20 @@ def is_loopback(url: str) -> bool:
 
 
 def check_page_url(url: str, root: str) -> str:
-    """The address of a list's next page. Raises ForgeError if it leads to another host
-    or scheme.
+    """The address of a list's next page, below the root as it is written here. Raises
+    ForgeError if it leads to another host or scheme.
     """
     page, home = _split(url), _split(root)
-    if (page.scheme, page.netloc) != (
-        home.scheme,
-        home.netloc,
-    ) or not page.path.startswith(home.path + "/"):
+    is_own = _origin(page) == _origin(home) and not (page.username or page.password)
+    if not is_own or not page.path.startswith(home.path + "/"):
         raise ForgeError(
             "the next page of a list lies at {scheme}://{hostname}, not under {root}; it is not followed",
             scheme=page.scheme,
             hostname=page.hostname,
             root=root,
         )
-    return url
+    below = page.path.removeprefix(home.path)
+    return f"{root}{below}?{page.query}" if page.query else f"{root}{below}"
 
 
 def download_address(url: str, root: str) -> str:
@@ -87,6 +88,11 @@ def shown(url: str) -> str:
     except ValueError:
         return "what is no address"
     return f"{parts.scheme}://{parts.hostname}{parts.path}"
+
+
+def _origin(parts: SplitResult) -> tuple[str, str | None, int | None]:
+    """The scheme, host and port, which an address may write in several ways."""
+    return parts.scheme, parts.hostname, parts.port or _PORTS.get(parts.scheme)
 
 
 def _split(url: str) -> SplitResult:

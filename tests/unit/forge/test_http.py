@@ -95,6 +95,13 @@ def test_check_page_url__leaves_the_api__refused(url: str) -> None:
         check_page_url(url, "https://forge.example/api/v4")
 
 
+@pytest.mark.parametrize("root", ["https://forge.example/api/v4", "https://Forge.example:443/api/v4"])
+@pytest.mark.parametrize("host", ["forge.example", "forge.example:443", "FORGE.example"])
+def test_check_page_url__its_own_host_written_otherwise__below_the_root(root: str, host: str) -> None:
+    page = check_page_url(f"https://{host}/api/v4/projects/1/notes?page=2&per_page=100", root)
+    assert page == f"{root}/projects/1/notes?page=2&per_page=100"
+
+
 def test_pages__next_page_on_another_host__refused(fake: FakeForge) -> None:
     fake.script("GET", Reply(200, [], {"Link": '<https://evil.example/x?page=2>; rel="next"'}))
     with pytest.raises(ForgeError, match=r"evil\.example"):
