@@ -27,6 +27,7 @@ from perfgate.errors import (
     RepositoryError,
     StoreError,
     StoreUnreachableError,
+    UnfitRunError,
     UsageError,
 )
 from perfgate.flows.shared.artifacts import keep_artifacts, open_artifacts
@@ -269,7 +270,7 @@ def _keep_now(
         suspected=suspected,
         removed=0
         if location.startswith(SERVICE_SCHEMES)
-        else _remove_oldest(store, config, run),
+        else _remove_oldest(store, config, run, run_id),
         clocks=(*clock_notes(run, there.isoformat()), *clock_difference_note(ahead)),
         pushed=pushed,
     )
@@ -286,11 +287,11 @@ def _keep_now(
         return replace(recorded, not_kept=error)
 
 
-def _remove_oldest(store: Store, config: Config, run: RunDocument) -> int:
+def _remove_oldest(store: Store, config: Config, run: RunDocument, run_id: str) -> int:
     """Remove the oldest runs above the project's limit; return how many.
 
     Not before the limit is clearly exceeded: each removal rewrites a branch store from
-    scratch.
+    scratch. Raises UnfitRunError if the new run is one of the oldest.
     """
     most = config.store.keep
     if not most:
@@ -298,6 +299,14 @@ def _remove_oldest(store: Store, config: Config, run: RunDocument) -> int:
     stored = stored_runs(store, config.project, Page(testbed=run.testbed.fingerprint))
     if len(stored) <= most + most // SLACK:
         return 0
+    if any(entry.id == run_id for entry in stored[most:]):
+        store.remove(config.project, [run_id])
+        raise UnfitRunError(
+            "this run is dated {started_at}, before the newest {keep} runs of its testbed, and [store] keep leaves no others; "
+            "it is not kept: set the measuring machine's clock and measure again, or raise keep",
+            started_at=run.session.started_at,
+            keep=most,
+        )
     return prune_runs(store, config.project, keep=most)
 
 

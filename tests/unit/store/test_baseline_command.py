@@ -13,7 +13,7 @@ from perfgate.cli.commands.baseline import COMMAND
 from perfgate.document.decision import SideSummary
 from perfgate.document.files import write_document
 from perfgate.document.history import Acceptance
-from perfgate.errors import PerfgateError, RepositoryError, StoreError, UsageError
+from perfgate.errors import PerfgateError, RepositoryError, StoreError, UnfitRunError, UsageError
 from perfgate.judging.store.backends.sql import SqlStore
 from perfgate.judging.store.runs import record_runs, stored_runs
 from tests.command import run_perfgate
@@ -192,6 +192,19 @@ def test_baseline_record__more_than_are_to_stay__the_oldest_go_a_twentieth_at_on
         "removed the 2 oldest, as set by [store] keep\n"
     )
     assert len(stored_runs(store, "shop")) == 20
+
+
+def test_baseline_record__run_of_a_clock_that_was_set_back__not_said_to_be_kept(project: Path) -> None:
+    with (project / "perfgate.toml").open("a") as file:
+        file.write("[store]\nkeep = 3\n")
+    store = SqlStore(project.parent / "store.db")
+    ids = record_runs(store, [minimal_run(session=f"s{number}") for number in range(3)])
+    late = msgspec.structs.replace(minimal_run().session, id="late", started_at="2020-01-01T00:00:00+00:00")
+    refused = baseline(project, "record", "--run", write(project, session=late))
+    assert isinstance(refused.exception, UnfitRunError)
+    assert "this run is dated 2020-01-01" in str(refused.exception)
+    assert "kept run" not in refused.output
+    assert {run.id for run in stored_runs(store, "shop")} == set(ids)
 
 
 def test_baseline__from_the_shell__broken_document_is_exit_code_2(project: Path) -> None:
