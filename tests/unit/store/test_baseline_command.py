@@ -198,7 +198,7 @@ def test_baseline_record__run_of_a_clock_that_was_set_back__not_said_to_be_kept(
     with (project / "perfgate.toml").open("a") as file:
         file.write("[store]\nkeep = 3\n")
     store = SqlStore(project.parent / "store.db")
-    ids = record_runs(store, [minimal_run(session=f"s{number}") for number in range(3)])
+    ids = record_runs(store, [minimal_run(session=f"s{number}") for number in range(3)], allow_dirty=False, now=None)
     late = msgspec.structs.replace(minimal_run().session, id="late", started_at="2020-01-01T00:00:00+00:00")
     refused = baseline(project, "record", "--run", write(project, session=late))
     assert isinstance(refused.exception, UnfitRunError)
