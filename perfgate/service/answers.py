@@ -39,7 +39,7 @@ _SECONDS_TO_RETRY = 2
 _FOR_PROGRAMS = ("/api/", "/mcp", "/metrics", "/openapi.json", "/artifacts/")
 # As msgspec and OpenAPI write it.
 _REFERENCE = "#/components/schemas/{name}"
-Answers = dict[int | str, dict[str, Any]]
+Responses = dict[int | str, dict[str, Any]]
 
 
 def as_json(value: object, status: int = HTTPStatus.OK) -> Response:
@@ -86,7 +86,7 @@ def _opens_page(request: Request) -> bool:
     return accepts_page and not request.scope["path"].startswith(_FOR_PROGRAMS)
 
 
-def json_answer(*kinds: Any, status: HTTPStatus = HTTPStatus.OK) -> Answers:
+def json_answer(*kinds: Any, status: HTTPStatus = HTTPStatus.OK) -> Responses:
     """The responses of an operation that returns a value of one of the types."""
     return described(_schema_of(kinds), status=status)
 
@@ -105,7 +105,7 @@ def described(
     *,
     media_type: str = "application/json",
     status: HTTPStatus = HTTPStatus.OK,
-) -> Answers:
+) -> Responses:
     """The responses of an operation with this schema of success."""
     return {
         int(status): {
@@ -116,7 +116,7 @@ def described(
     }
 
 
-def page_answer() -> Answers:
+def page_answer() -> Responses:
     """The responses of an operation that returns a page: refusals are pages, too, for
     clients that accept them.
     """
@@ -128,11 +128,11 @@ def page_answer() -> Answers:
     return answers
 
 
-def written(*answers: Answers) -> Answers:
+def written(*answers: Responses) -> Responses:
     """The responses of an operation that writes: like reading, plus the refusals of a
     body.
     """
-    together: Answers = {}
+    together: Responses = {}
     for described_answers in (*answers, _refusals(_WRITE_REFUSALS)):
         together.update(described_answers)
     return together
@@ -172,7 +172,7 @@ class DescribedApp(FastAPI):
         return document
 
 
-def _refusals(statuses: Mapping[HTTPStatus, str]) -> Answers:
+def _refusals(statuses: Mapping[HTTPStatus, str]) -> Responses:
     content = {
         "application/json": {
             "schema": {"$ref": _REFERENCE.format(name=ServedError.__name__)}

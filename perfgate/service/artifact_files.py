@@ -20,7 +20,7 @@ from starlette.responses import Response, StreamingResponse
 from perfgate.document.kept import ArtifactSet
 from perfgate.document.run import Artifact
 from perfgate.judging.store.artifacts import ArtifactStore
-from perfgate.service.answers import Answers, as_json, described, json_answer
+from perfgate.service.answers import Responses, as_json, described, json_answer
 from perfgate.service.callers import caller_of
 from perfgate.service.part import ServicePart
 
@@ -74,7 +74,7 @@ class ArtifactFiles(ServicePart):
             status=HTTPStatus.PARTIAL_CONTENT,
         )
         whole = described(_BINARY, media_type="application/octet-stream")
-        outside: Answers = {416: {"description": "The range lies behind the end."}}
+        outside: Responses = {416: {"description": "The range lies behind the end."}}
         router.get(
             "/files/{set_id}/{path:path}",
             responses={**part, **whole, **outside},

@@ -13,7 +13,7 @@ from http import HTTPStatus
 from typing import Any
 from urllib.parse import parse_qsl
 
-from perfgate.service.answers import Answers, page_answer, written
+from perfgate.service.answers import Responses, page_answer, written
 from perfgate.service.callers import Authenticator, Caller, is_same_secret
 
 MOST_FORM_BYTES = 16 * 1024
@@ -42,7 +42,7 @@ def form_body(fields: Mapping[str, Any], required: list[str]) -> dict[str, Any]:
     }
 
 
-def form_answer(stored: str) -> Answers:
+def form_answer(stored: str) -> Responses:
     """The responses to a form: a redirect, described by ``stored``, in place of a page."""
     responses = written(page_answer())
     del responses[int(HTTPStatus.OK)]

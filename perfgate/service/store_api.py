@@ -97,7 +97,7 @@ EntriesName = Literal["runs", StatementsName]
 Before = Annotated[
     int, Query(ge=1, le=2**63 - 1, description="Only entries with a lower number.")
 ]
-Recorded = Callable[[RunDocument, str], None]
+OnRecorded = Callable[[RunDocument, str], None]
 
 
 class StoreApi(ServicePart):
@@ -107,7 +107,7 @@ class StoreApi(ServicePart):
 
     records = (*ENTRIES.values(), LogState, AuditEntry)
 
-    def __init__(self, served: ServedStore, recorded: Sequence[Recorded]) -> None:
+    def __init__(self, served: ServedStore, recorded: Sequence[OnRecorded]) -> None:
         self._served = served
         self._recorded = recorded
         self._uploads = Uploads()

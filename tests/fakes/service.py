@@ -31,7 +31,7 @@ from perfgate.service.metrics import Metrics
 from perfgate.service.project_sites import ProjectSites
 from perfgate.service.run_recordings import RunRecordings
 from perfgate.service.served_store import ServedStore
-from perfgate.service.store_api import Recorded, StoreApi
+from perfgate.service.store_api import OnRecorded, StoreApi
 from perfgate.service.triage_form import TriageForm
 from perfgate.service.trouble_log import TroubleLog
 from perfgate.service.webhook import Webhook
@@ -86,7 +86,7 @@ class Service:
 def serve_folder(
     listening: Listening,
     folder: Path,
-    *recorded: Recorded,
+    *recorded: OnRecorded,
     own: str | None = SERVER_TOKEN,
     artifacts: str | None = None,
     recordings: Path | None = None,

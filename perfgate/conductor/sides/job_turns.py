@@ -32,7 +32,7 @@ from perfgate.system.garbage import quiet
 
 SideName = Literal["base", "head"]
 NAMES: tuple[SideName, SideName] = ("base", "head")
-Sides = Mapping[SideName, Side]
+NamedSides = Mapping[SideName, Side]
 TurnsOfQuad = dict[SideName, list[Turn]]
 # The expected number of quads and its resolution are announced after this many.
 FIRST_QUADS = 4
@@ -81,7 +81,7 @@ class JobTurns:
     ``needs_causes`` is true then.
     """
 
-    layouts: Sequence[Sides]
+    layouts: Sequence[NamedSides]
     plan: SidePlan
     measured: MeasuredJob
     looks: Sequence[int]

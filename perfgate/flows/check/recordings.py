@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from perfgate import trace
 from perfgate.conductor.sides.checklist.checklist import Findings
-from perfgate.conductor.sides.checklist.turns import Recorded
+from perfgate.conductor.sides.checklist.turns import TracedSides
 from perfgate.conductor.sides.function.workload import PairTrace
 from perfgate.conductor.sides.job_turns import NAMES
 from perfgate.conductor.sides.stacks.profiled import (
@@ -58,7 +58,7 @@ def keep_traces(
     traces: list[PairTrace],
     sides: tuple[Findings, Findings],
     folders: tuple[Path, Path],
-) -> tuple[dict[ShapePlace, FlameTree], list[Recorded]]:
+) -> tuple[dict[ShapePlace, FlameTree], list[TracedSides]]:
     """Draw the flame graphs of a workload's traced pairs; keep the recordings of the
     middle pair in the sides' folders.
 
@@ -112,11 +112,13 @@ def _keep(recording: Path, findings: Findings, shape: str, folder: Path) -> None
     findings.artifacts = [*others, artifact]
 
 
-def _turns(readable: Iterable[PairTrace], workload: WorkloadRecord) -> list[Recorded]:
+def _turns(
+    readable: Iterable[PairTrace], workload: WorkloadRecord
+) -> list[TracedSides]:
     by_pair = defaultdict[int, list[PairTrace]](list)
     for files in readable:
         by_pair[files.pair].append(files)
-    turns: list[Recorded] = []
+    turns: list[TracedSides] = []
     for pair, of_pair in sorted(by_pair.items()):
         if len(of_pair) < len(workload.shapes):
             continue

@@ -118,7 +118,7 @@ class CalledFiles:
 
 # Runs the workload in the new files; the distributions that it loaded files of, None if
 # it could not be tried here.
-Trial = Callable[[], Collection[str] | None]
+ImportTrial = Callable[[], Collection[str] | None]
 
 
 @dataclass(frozen=True)
@@ -145,7 +145,7 @@ class Started:
 
 
 def start_project(
-    folder: Path, options: InitOptions, trial: Trial = lambda: None
+    folder: Path, options: InitOptions, trial: ImportTrial = lambda: None
 ) -> Started:
     """Write the files into the repository that ``folder`` lies in, all of them or none.
 
@@ -229,7 +229,7 @@ def _to_add(root: Path, files: Sequence[str], below: str) -> list[str]:
 
 
 def write_lock(
-    folder: Path, options: InitOptions, trial: Trial = lambda: None
+    folder: Path, options: InitOptions, trial: ImportTrial = lambda: None
 ) -> Started:
     """Rewrite only the lock file. Raises UsageError if the user has a file of that
     name.

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import tempfile
 import zipfile
-from collections.abc import Callable
 from pathlib import Path
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 from perfgate.document.run import RunDocument
 from perfgate.judging.advice.advisor import Advised, Advisor
 from perfgate.locale import sentence
 from perfgate.plugins import ADVISOR_PACKAGE, ADVISORS, load_plugins
 
+if TYPE_CHECKING:
+    from perfgate.conductor.workers.worker import Say
+
 # The tables in a folder of Ascend's profiler.
 _ASCEND_TABLES = "ASCEND_PROFILER_OUTPUT"
-
-Say = Callable[[str], None]
 
 
 def advise_profile(profile: Path, workload: str, say: Say) -> Advised:

@@ -7,8 +7,9 @@ from __future__ import annotations
 import itertools
 import os
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
@@ -53,13 +54,14 @@ from perfgate.trace.model.recording import SOME_KERNELS, Recording
 from perfgate.trace.readers.contradictions import caveats_about, contradictions_of
 from perfgate.version import __version__
 
+if TYPE_CHECKING:
+    from perfgate.conductor.workers.worker import Say
+
 DEFAULT_WORKLOAD = "profile"
 _SHOWN_REASONS = 3
 # The checklist steps with times of training steps, kernels and collectives.
 _OF_TIMES = frozenset({1, 2, 3, 4, 16})
 _NAME = re.compile(r"\w[\w.-]{0,99}")
-
-Say = Callable[[str], None]
 
 
 def run_from_profile(

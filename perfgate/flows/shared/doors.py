@@ -18,9 +18,9 @@ from perfgate.errors import UsageError
 from perfgate.flows.shared.options import CheckOptions
 from perfgate.judging.forge.forge import (
     CiEvent,
-    Clock,
     Forge,
     Sleep,
+    WallClock,
     connect,
     find_token,
 )
@@ -39,7 +39,7 @@ class Doors:
     environ: Mapping[str, str]
     say: Callable[[str], None]
     sleep: Sleep
-    clock: Clock
+    clock: WallClock
 
     @classmethod
     def of_this_process(cls, say: Callable[[str], None]) -> Doors:

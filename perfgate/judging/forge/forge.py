@@ -23,7 +23,7 @@ from perfgate.plugins import (
 
 # Seconds to wait, and seconds since the epoch: passed in, so that tests do not wait.
 Sleep = Callable[[float], None]
-Clock = Callable[[], float]
+WallClock = Callable[[], float]
 StatusState = Literal["success", "failure", "pending", "error"]
 # The login of the token's account, for tokens that cannot query it, e.g. of a custom
 # app on GitHub.
@@ -256,7 +256,7 @@ def read_event(forge: str, environ: Mapping[str, str]) -> CiEvent:
     return event
 
 
-def connect(event: CiEvent, token: str, *, sleep: Sleep, clock: Clock) -> Forge:
+def connect(event: CiEvent, token: str, *, sleep: Sleep, clock: WallClock) -> Forge:
     forge: Forge = _member(event.forge).connect(event, token, sleep=sleep, clock=clock)
     return forge
 

@@ -16,7 +16,7 @@ import msgspec
 import requests
 
 from perfgate.errors import ForgeError, ForgeGoneError, ForgeUnansweredError
-from perfgate.judging.forge.forge import Clock, Sleep
+from perfgate.judging.forge.forge import Sleep, WallClock
 from perfgate.judging.forge.session import (
     BearerAuth,
     NothingArrivedError,
@@ -95,7 +95,7 @@ class ForgeSession:
         *,
         accept: str,
         sleep: Sleep,
-        clock: Clock,
+        clock: WallClock,
         ca_file: str | None = None,
         scheme: str = "Bearer",
         rights: str = RIGHTS,

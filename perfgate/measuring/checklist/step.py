@@ -47,11 +47,11 @@ from perfgate.stats.summary import CONFIDENCE, P99_FLOOR, SampleEstimate, quanti
 from perfgate.trace.analysis.summary import DeviceSummary
 from perfgate.trace.model.recording import Recording
 
-Limits = Mapping[str, float]
+LimitValues = Mapping[str, float]
 # None is evidence that is not there, such as the line of an operator that no line of
 # the project called.
 MaybeEvidence = Mapping[str, Evidence | None]
-Interval = tuple[float | None, float | None]
+OpenInterval = tuple[float | None, float | None]
 
 _MOST_SEVERE_FIRST: tuple[Severity, ...] = ("severe", "warning", "info")
 
@@ -75,7 +75,7 @@ class StepOutcome:
     absent: Literal["not_applicable", "unavailable"] | None = None
     reason: Message | None = None
     labels: Mapping[str, str] = field(default_factory=dict)
-    limits: Limits = field(default_factory=dict)
+    limits: LimitValues = field(default_factory=dict)
 
     def under(self, **labels: str) -> StepOutcome:
         """The same outcome with more labels: both share their values and findings."""
@@ -89,7 +89,7 @@ class StepOutcome:
         value: float | None,
         *,
         count: int | None = None,
-        interval: Interval | None = None,
+        interval: OpenInterval | None = None,
         reason: Message | None = None,
     ) -> None:
         """Add a number, or the reason why it is missing; an interval holds it at
@@ -280,7 +280,7 @@ BRIEF = 0.25
 class Judging:
     """What a live run and a recording have in common for a step."""
 
-    limits: Limits
+    limits: LimitValues
 
     def outcome(self) -> StepOutcome:
         """An empty outcome, judged against the run's limits."""
@@ -394,7 +394,7 @@ class RecordingContext(Judging):
     recording: Recording
     summaries: Sequence[DeviceSummary]
     workload: str
-    limits: Limits
+    limits: LimitValues
     settings: StepSettings = field(default_factory=StepSettings)
 
 

@@ -17,7 +17,7 @@ from perfgate.measuring.workload.bound import BoundWorkload
 from perfgate.protocol import LoadRequest
 
 # By its type, what answers a request.
-Answers = Mapping[type[msgspec.Struct], Callable[[Any], msgspec.Struct]]
+AnswersByRequest = Mapping[type[msgspec.Struct], Callable[[Any], msgspec.Struct]]
 
 
 @dataclass(frozen=True)

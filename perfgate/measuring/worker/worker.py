@@ -35,7 +35,7 @@ from perfgate.measuring.worker.answers.checklist import ChecklistAnswers
 from perfgate.measuring.worker.answers.profiles import ProfileAnswers
 from perfgate.measuring.worker.answers.trials import TrialAnswers
 from perfgate.measuring.worker.host_build import HostBuild, prepare_libraries
-from perfgate.measuring.worker.loaded import Answers, LoadedWorkload
+from perfgate.measuring.worker.loaded import AnswersByRequest, LoadedWorkload
 from perfgate.measuring.worker.spawn import Holdings, write_stacks_to
 from perfgate.measuring.worker.trial import TrialWatch
 from perfgate.measuring.workload.bound import BoundWorkload
@@ -76,7 +76,7 @@ class WorkerLoop:
         self.pad: object = None
         self._began = time.time()
         self._printed = PrintedText()
-        self.answers: Answers = {
+        self.answers: AnswersByRequest = {
             protocol.HarnessRequest: self._read_harness,
             protocol.LoadRequest: self._load,
             protocol.TestbedRequest: self._describe,

@@ -25,11 +25,11 @@ from perfgate.judging.forge.dialects import Dialect, DialectForge
 from perfgate.judging.forge.forge import (
     ChangeRequest,
     CiEvent,
-    Clock,
     Comment,
     CommitStatus,
     ForgeArtifact,
     Sleep,
+    WallClock,
 )
 from perfgate.judging.forge.http import MAX_PAGES, ForgeSession, Query
 from perfgate.judging.forge.orders import CommentEvent, CommentPlace, OrderedChange
@@ -95,7 +95,12 @@ class _Permission(msgspec.Struct):
 
 
 def connect_similar(
-    event: CiEvent, token: str, dialect: SimilarDialect, *, sleep: Sleep, clock: Clock
+    event: CiEvent,
+    token: str,
+    dialect: SimilarDialect,
+    *,
+    sleep: Sleep,
+    clock: WallClock,
 ) -> SimilarForge:
     session = ForgeSession(
         event.host.api_url,

@@ -48,7 +48,7 @@ _ENDLESS = 10**9
 # Every report begins with the numbers of the steps up to this one.
 LAST_NAMED_STEP = 5
 # A folder for each side, with a trace of every shape that both recorded in one pair.
-Recorded = Mapping[SideName, Path]
+TracedSides = Mapping[SideName, Path]
 # The time of a further turn relative to the first, until one is measured.
 _OF_THE_FIRST = 0.4
 
@@ -173,7 +173,7 @@ class ChecklistTurns:
         *,
         steady: float = 0.0,
         brief: bool = False,
-        recorded: Recorded | None = None,
+        recorded: TracedSides | None = None,
         layout_seed: int | None = None,
         order: Sequence[int] | None = None,
     ) -> dict[int, float]:
@@ -248,7 +248,7 @@ class ChecklistTurns:
         open_numbers: Callable[[], Mapping[int, OpenNumbers]],
         *,
         budget: float,
-        recorded: Sequence[Recorded] = (),
+        recorded: Sequence[TracedSides] = (),
     ) -> LeftOut:
         """Take six turns of as many steps as fit into ``budget`` seconds, and return
         the others.
@@ -388,7 +388,7 @@ class _StepsInTime(_TurnsOfSteps):
 
     open_numbers: Callable[[], Mapping[int, OpenNumbers]]
     budget: float
-    traces: Iterator[Recorded]
+    traces: Iterator[TracedSides]
     left_out: LeftOut = field(default=LeftOut({}, 0.0, 0.0), init=False)
 
     def __post_init__(self) -> None:

@@ -17,9 +17,9 @@ from perfgate.judging.forge.forge import (
     ACCOUNT_VARIABLE,
     ChangeRequest,
     CiEvent,
-    Clock,
     ForgeArtifact,
     Sleep,
+    WallClock,
 )
 from perfgate.judging.forge.http import ForgeSession, Query
 from perfgate.judging.forge.issues import Issue
@@ -48,7 +48,7 @@ MOST_FILES = 3000
 RECENT_PULLS = 300
 
 
-def connect(event: CiEvent, token: str, *, sleep: Sleep, clock: Clock) -> GitHub:
+def connect(event: CiEvent, token: str, *, sleep: Sleep, clock: WallClock) -> GitHub:
     session = ForgeSession(
         event.host.api_url,
         token,

@@ -14,12 +14,12 @@ from perfgate.errors import ForgeError
 from perfgate.judging.forge.forge import (
     ChangeRequest,
     CiEvent,
-    Clock,
     Comment,
     CommitStatus,
     ForgeArtifact,
     Sleep,
     StatusState,
+    WallClock,
 )
 from perfgate.judging.forge.http import ForgeSession, Query
 from perfgate.judging.forge.issues import Issue
@@ -52,7 +52,7 @@ _STATES: dict[StatusState, str] = {
 }
 
 
-def connect(event: CiEvent, token: str, *, sleep: Sleep, clock: Clock) -> GitLab:
+def connect(event: CiEvent, token: str, *, sleep: Sleep, clock: WallClock) -> GitLab:
     session = ForgeSession(
         event.host.api_url,
         token,

@@ -65,7 +65,7 @@ MAX_COMMITS = 200
 TRIES = 40
 MAX_WAIT_SECONDS = 2.0
 
-Plan = Callable[[Tip], StoreChange | None]
+ChangePlan = Callable[[Tip], StoreChange | None]
 
 # The subjects of the commits that add statements.
 _SUBJECTS: Mapping[type[object], str] = {
@@ -277,7 +277,7 @@ class GitBranchStore:
             id=run_id, name=name, data=data, fault=fault, remedy=layout.REMEDY
         )
 
-    def _write(self, plan: Plan) -> None:
+    def _write(self, plan: ChangePlan) -> None:
         """Push the commit of a plan, planned again whenever another writer was faster."""
         with open_scratch(self._link) as scratch:
             for attempt in range(TRIES):

@@ -17,7 +17,7 @@ from perfgate.document.telemetry import DeviceState, TelemetryReading
 from perfgate.errors import MeasuringError
 from perfgate.measuring.checklist.recorded import profiled, setting_number
 from perfgate.measuring.checklist.step import (
-    Limits,
+    LimitValues,
     MaybeEvidence,
     RecordingContext,
     StepContext,
@@ -257,7 +257,9 @@ def add_sensed(
         )
 
 
-def judge_watched(readings: Sequence[TelemetryReading], limits: Limits) -> StepOutcome:
+def judge_watched(
+    readings: Sequence[TelemetryReading], limits: LimitValues
+) -> StepOutcome:
     """The outcome of readings during pairs, in which both sides keep the device at work
     by turns.
     """

@@ -16,7 +16,7 @@ from perfgate.errors import MeasuringError
 from perfgate.measuring.timing.hardware import HardwareCounters
 from perfgate.measuring.timing.recorder import BlockRecorder
 from perfgate.measuring.timing.warm_up import warm_up
-from perfgate.measuring.worker.loaded import Answers, LoadedWorkload
+from perfgate.measuring.worker.loaded import AnswersByRequest, LoadedWorkload
 from perfgate.measuring.worker.spawn import is_forkable, open_files
 from perfgate.measuring.workload.layout import Layout
 from perfgate.protocol import (
@@ -52,7 +52,7 @@ class BlockAnswers:
         # code freezes it with everything else. Looking for it costs less than counting
         # all frozen objects, which include every import of torch.
         self._unfrozen: list[object] = []
-        self.answers: Answers = {
+        self.answers: AnswersByRequest = {
             WarmUpRequest: self._warm_up,
             ParkRequest: self._park,
             MoveRequest: self._move,

@@ -23,7 +23,7 @@ from perfgate.measuring.checklist.steps.s09_graph import compiled_for_check
 from perfgate.measuring.checklist.steps.s09_graph.compilation import Compiled
 from perfgate.measuring.counting.counters import WARM_UP_CALLS
 from perfgate.measuring.timing.calls import compare
-from perfgate.measuring.worker.loaded import Answers, LoadedWorkload
+from perfgate.measuring.worker.loaded import AnswersByRequest, LoadedWorkload
 from perfgate.protocol import (
     CompiledCall,
     CompiledTimed,
@@ -53,7 +53,7 @@ class ChecklistAnswers:
         self._compiled: Compiled | None = None
         # Open until the process ends: its home, where they lie, is removed then.
         self._resources = ExitStack()
-        self.answers: Answers = {
+        self.answers: AnswersByRequest = {
             StepRequest: self._run_step,
             TrySizesRequest: self._try_sizes,
             SizeBlockRequest: self._size_block,

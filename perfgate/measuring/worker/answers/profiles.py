@@ -11,7 +11,7 @@ from perfgate.measuring.counting.profile import (
     locate_stalls,
 )
 from perfgate.measuring.counting.tally import SourceLines
-from perfgate.measuring.worker.loaded import Answers, LoadedWorkload
+from perfgate.measuring.worker.loaded import AnswersByRequest, LoadedWorkload
 from perfgate.protocol import (
     CallsRecorded,
     LocateStallsRequest,
@@ -33,7 +33,7 @@ class ProfileAnswers:
     def __init__(self, loaded: LoadedWorkload) -> None:
         self._workload = loaded.workload
         self._device = loaded.workload.device
-        self.answers: Answers = {
+        self.answers: AnswersByRequest = {
             ProfileRequest: self._profile,
             ProfileSubroutinesRequest: self._profile_subroutines,
             ProfileTimesRequest: self._times,

@@ -10,7 +10,7 @@ from perfgate.measuring.counting.again import count_again
 from perfgate.measuring.timing.calls import timed_call
 from perfgate.measuring.worker.correctness import check_outputs
 from perfgate.measuring.worker.host_build import signature_of
-from perfgate.measuring.worker.loaded import Answers, LoadedWorkload
+from perfgate.measuring.worker.loaded import AnswersByRequest, LoadedWorkload
 from perfgate.measuring.worker.packages import loaded_distributions
 from perfgate.measuring.worker.trial import copies_that_fit, try_calls
 from perfgate.protocol import (
@@ -34,7 +34,7 @@ class TrialAnswers:
         self._loaded = loaded
         self._workload = loaded.workload
         self._device = loaded.workload.device
-        self.answers: Answers = {
+        self.answers: AnswersByRequest = {
             TryRequest: self._try,
             SignatureRequest: self._sign,
             TimeCallRequest: self._time_call,

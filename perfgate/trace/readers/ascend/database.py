@@ -27,7 +27,7 @@ from perfgate.trace.model.arithmetic import (
 )
 from perfgate.trace.model.events import MAX_NS
 from perfgate.trace.readers.ascend.columns import NO_TEXT, TableColumns
-from perfgate.trace.readers.ascend.files import Device, Stamp, refuse_changed
+from perfgate.trace.readers.ascend.files import Device, FileStamp, refuse_changed
 
 MAX_DATABASE_BYTES = 8 << 30
 MAX_TABLE_ROWS = 20_000_000
@@ -342,7 +342,7 @@ def open_database(path: Path) -> Iterator[Database]:
 
 
 @contextmanager
-def open_unchanged(path: Path, stamp: Stamp) -> Iterator[Database]:
+def open_unchanged(path: Path, stamp: FileStamp) -> Iterator[Database]:
     """Open a database again. Raises DocumentError if it has changed since."""
     refuse_changed(path, stamp)
     with open_database(path) as database:

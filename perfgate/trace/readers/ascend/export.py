@@ -75,7 +75,7 @@ from perfgate.trace.readers.ascend.database import (
     owned,
 )
 from perfgate.trace.readers.ascend.export_readings import ExportReadings
-from perfgate.trace.readers.ascend.files import Device, Stamp, stamp_of
+from perfgate.trace.readers.ascend.files import Device, FileStamp, stamp_of
 from perfgate.trace.readers.ascend.kernels import of_graph
 from perfgate.trace.readers.ascend.kinds import (
     HARDWARE,
@@ -557,7 +557,7 @@ class _TaskCounters:
     """TASK_PMU_INFO, read on demand."""
 
     def __init__(
-        self, path: Path, stamp: Stamp, words: ExportTexts, tasks: IntColumn
+        self, path: Path, stamp: FileStamp, words: ExportTexts, tasks: IntColumn
     ) -> None:
         """``tasks`` are the task ids of the kernels."""
         self._path = path

@@ -31,7 +31,7 @@ MAX_NUMBER_TEXT = 64
 MAX_NUMBER = Decimal("1e30")
 MAX_JSON_BYTES = 256 << 20
 Device = int | None
-Stamp = tuple[
+FileStamp = tuple[
     int, int
 ]  # the bytes of a file and its modification time, which change with every version of it
 _ABSENT = frozenset(("", "N/A", "NA", "-"))
@@ -296,7 +296,7 @@ def unreadable(path: Path, error: OSError) -> DocumentError:
     )
 
 
-def stamp_of(path: Path) -> Stamp:
+def stamp_of(path: Path) -> FileStamp:
     """Raises DocumentError if there is no such file."""
     try:
         status = path.stat()
@@ -305,7 +305,7 @@ def stamp_of(path: Path) -> Stamp:
     return status.st_size, status.st_mtime_ns
 
 
-def refuse_changed(path: Path, stamp: Stamp) -> None:
+def refuse_changed(path: Path, stamp: FileStamp) -> None:
     """Raise DocumentError if a file has changed since it was first read."""
     if stamp_of(path) != stamp:
         raise DocumentError(

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from perfgate.measuring.counting.operator_calls import OperatorCall
 
 # Shape and strides.
-Layout = tuple[tuple[int, ...], tuple[int, ...]]
+ShapeAndStrides = tuple[tuple[int, ...], tuple[int, ...]]
 Role = Literal[
     "product", "pointwise", "softmax", "reduction", "batch_norm", "move", "other"
 ]
@@ -171,7 +171,7 @@ class _Dataflow:
         # The Python call that each operator was dispatched from, and the view that
         # first gave its result a layout.
         self._calls: list[tuple[int, int]] = []
-        self._reshapes: dict[tuple[int, Layout | None], str | None] = {}
+        self._reshapes: dict[tuple[int, ShapeAndStrides | None], str | None] = {}
 
     def add(self, call: OperatorCall, frame: FrameType) -> None:
         dispatched_from = _python_call(frame)
@@ -227,7 +227,7 @@ class _Dataflow:
         return elements[0] if elements else 0
 
 
-def _layout(tensor: Any) -> Layout | None:
+def _layout(tensor: Any) -> ShapeAndStrides | None:
     try:
         return tuple(tensor.shape), tuple(tensor.stride())
     except (
