@@ -32,17 +32,13 @@ from perfgate.judging.gate.compare.counters import notes_on_settings, notes_on_v
 from perfgate.judging.gate.compare.head_rules import compare_rules
 from perfgate.judging.gate.compare.jobs import compare_quantiles, notes_on_requests
 from perfgate.judging.gate.compare.recordings import untimed_places
-from perfgate.judging.gate.compare.sides import SessionComparisons, compare_session
+from perfgate.judging.gate.compare.session import SessionComparisons, compare_session
 from perfgate.judging.gate.compare.stored import compare_stored
 from perfgate.judging.gate.evidence.bounds import HeadNumbers, deciding_steps
 from perfgate.judging.gate.evidence.changed_code import HeadCode
 from perfgate.judging.gate.evidence.checklist import numbers_of_head
 from perfgate.judging.gate.evidence.effect import start_luck_of
-from perfgate.judging.gate.evidence.index import Evidence, RunIndex
-from perfgate.judging.gate.evidence.numbers import NumberTable, Rules
-from perfgate.judging.gate.evidence.process import QUANTILE
-from perfgate.judging.gate.evidence.session_rows import SessionRows
-from perfgate.judging.gate.evidence.sides import (
+from perfgate.judging.gate.evidence.header import (
     DecisionHeader,
     check_session,
     failures_of,
@@ -53,6 +49,10 @@ from perfgate.judging.gate.evidence.sides import (
     uncounted,
     unknown_note,
 )
+from perfgate.judging.gate.evidence.index import Evidence, RunIndex
+from perfgate.judging.gate.evidence.numbers import NumberTable, Rules
+from perfgate.judging.gate.evidence.process import QUANTILE
+from perfgate.judging.gate.evidence.session_rows import SessionRows
 from perfgate.judging.gate.evidence.trusted import Required, numbers_of_jobs
 from perfgate.judging.gate.evidence.work_table import WorkTable
 from perfgate.judging.gate.explain.explain import changed_work, explain

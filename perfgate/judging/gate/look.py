@@ -24,7 +24,7 @@ from perfgate.judging.gate.compare.counters import is_differing_count
 from perfgate.judging.gate.compare.gating import fails_alone
 from perfgate.judging.gate.compare.judge import AlphaShares
 from perfgate.judging.gate.compare.rule import MOST_PAIRS, leans_slower, single_interval
-from perfgate.judging.gate.compare.sides import compare_sides
+from perfgate.judging.gate.compare.session import compare_sides
 from perfgate.judging.gate.compare.stretches import METRICS as OF_STRETCHES
 from perfgate.judging.gate.compare.stretches import more_calls_would_help
 from perfgate.judging.gate.evidence.blocks import deciding_clocks

@@ -20,8 +20,8 @@ from perfgate.document.decision import (
 )
 from perfgate.document.message import Message
 from perfgate.document.run import Source
+from perfgate.judging.gate.evidence.header import side_of
 from perfgate.judging.gate.evidence.index import RunIndex
-from perfgate.judging.gate.evidence.sides import side_of
 from perfgate.version import __version__
 
 _IRRELEVANT = "[paths] relevant"

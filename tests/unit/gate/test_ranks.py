@@ -15,7 +15,7 @@ from perfgate.document.samples import SampleSet, pack
 from perfgate.judging.gate.compare.jobs import losses_differ
 from perfgate.judging.gate.compare.judge import AlphaShares
 from perfgate.judging.gate.compare.parts import exposed_parts, rank_parts
-from perfgate.judging.gate.compare.sides import compare_sides
+from perfgate.judging.gate.compare.session import compare_sides
 from perfgate.judging.gate.evidence.index import Evidence
 from perfgate.judging.gate.evidence.numbers import NumberTable, Rules
 from perfgate.judging.gate.evidence.quads import Quad
