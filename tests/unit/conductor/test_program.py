@@ -16,7 +16,8 @@ from tests.waiting import wait_until
 
 
 def start(line: str, folder: Path, **options: object) -> SideProgram:
-    return SideProgram(line, folder=folder, environment=dict(os.environ), log=folder / "log", **options)  # type: ignore[arg-type]
+    given = {"cpus": (), "room": None, **options}
+    return SideProgram(line, folder=folder, environment=dict(os.environ), log=folder / "log", **given)  # type: ignore[arg-type]
 
 
 def runs(pid: int) -> bool:
@@ -107,7 +108,8 @@ def test_program__its_owner_is_killed__it_ends_too(tmp_path: Path) -> None:
         "import os, sys, time; from pathlib import Path\n"
         "from perfgate.conductor.sides.program import SideProgram\n"
         "folder = Path(sys.argv[1])\n"
-        "program = SideProgram('sleep 600', folder=folder, environment=dict(os.environ), log=folder / 'log')\n"
+        "program = SideProgram('sleep 600', folder=folder, environment=dict(os.environ),\n"
+        "                      log=folder / 'log', cpus=(), room=None)\n"
         "(folder / 'pid').write_text(str(program.pid)); time.sleep(600)\n"
     )
     owner = subprocess.Popen([sys.executable, "-c", script, str(tmp_path)])

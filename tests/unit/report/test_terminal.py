@@ -29,7 +29,7 @@ from tests.fakes.documents import (
 def shown(render, document, *, colour: bool = False, environ: dict[str, str] | None = None) -> str:
     stream = io.StringIO()
     console = Console(file=stream, width=80, force_terminal=colour, _environ=environ or {})
-    render(document, console)
+    render(document, console, "en")
     return stream.getvalue()
 
 
