@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import html
 import io
 import re
@@ -163,6 +164,19 @@ def test_accept__files_and_terminal_of_one_check__the_same_command(
 )
 def test_accept__what_cannot_be_accepted__no_line(fields: dict[str, object]) -> None:
     assert [block.accept.command for block in shown(SLOWER, **fields)] == [None]  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("folder", "command"), [("out", "perfgate baseline accept 1 --from out --commit"), (None, None)]
+)
+def test_accept__more_metrics_than_fit_a_command__by_number_alone(folder: str | None, command: str | None) -> None:
+    counts = [counted(f"counters.c{at}", 0, 1, "aten::bmm", "a.py:1") for at in range(13)]
+    context = dataclasses.replace(CONTEXT, folder=folder)
+    (block,) = blocks(Summary(made(*counts), "markdown", context))
+    assert (block.accept.command or "").startswith(command or "")
+    assert (block.accept.command is None) == (command is None)
+    decision = made(*counts)
+    assert len(decision.explained.regressions[0].accepts) == 13
 
 
 def test_accept__hostile_workload__one_word_of_the_shell() -> None:

@@ -41,8 +41,8 @@ _LISTED_FIRST = {
     name for name, metric in METRICS.items() if metric.display.order == "first"
 }
 
-# A longer command is too long to paste.
-_MOST_KEYS = 12
+# A comment on a forge keeps them in its text, whose length is limited.
+_MOST_KEYS = 100
 # With one of these characters, a metric at a place would accept others or itself not.
 _PATTERN = re.compile(r"[*?\[@]")
 

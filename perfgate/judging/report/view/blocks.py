@@ -29,6 +29,8 @@ from perfgate.judging.report.view.causes import CauseView
 from perfgate.judging.report.view.summary import Summary
 
 _COMMIT_LENGTH = 9
+# A command with more metrics is too long to paste.
+_MOST_PASTED = 12
 _MOST_BLOCKS = 3
 
 
@@ -345,10 +347,13 @@ def _commands(number: int, regression: Regression, summary: Summary) -> AcceptCo
         keys = [str(number)]
         if folder:
             keys += ["--from", folder]
+    command = None
+    if len(keys) <= _MOST_PASTED:
+        command = _accept_command(keys, summary)
     comment = None
     if order is not None:
         comment = order(number, regression.accepts)
-    return AcceptCommands(_accept_command(keys, summary), comment)
+    return AcceptCommands(command, comment)
 
 
 def _accept_command(keys: Sequence[str], summary: Summary) -> str | None:
