@@ -201,7 +201,8 @@ def _system(number: int, *arguments: object) -> int:
 
 
 if __name__ == "__main__":
-    # ``perfgate.system.walls ROOM PROGRAM…``: become a program within the walls of a
-    # room, which is JSON.
+    # ``perfgate.system.walls ROOM PROGRAM ARGUMENT…``: become a program, "" for this
+    # interpreter, within the walls of a room, which is JSON.
     enter_room(Room(*json.loads(sys.argv[1])))
-    os.execv(sys.argv[2], sys.argv[2:])  # noqa: S606 - an interpreter of a side
+    program = sys.argv[2] or sys.executable
+    os.execv(program, [program, *sys.argv[3:]])  # noqa: S606 - an interpreter of a side

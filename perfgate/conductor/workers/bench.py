@@ -101,6 +101,7 @@ class Bench:
         say: Say,
         foresee: Foresee = foresee_nothing,
         one_code: bool = False,
+        of_stacks: bool = False,
         loads: LoadLog | None = None,
         start_server: Callable[..., ForkServer] = ForkServer,
     ) -> None:
@@ -111,7 +112,13 @@ class Bench:
         self.threads = config.measure.threads or len(self.cpus)
         self.rooms = Rooms(scratch)
         self.settings = ServerSettings(
-            config, self.rooms, self.threads, config.measure.seed, one_code, loads
+            config,
+            self.rooms,
+            self.threads,
+            config.measure.seed,
+            one_code,
+            of_stacks,
+            loads,
         )
         self.host_builds = HostBuilds(self)
         self.servers = ForkServers(
@@ -670,12 +677,14 @@ def open_bench(
     say: Say,
     foresee: Foresee = foresee_nothing,
     pythons: Iterable[Path | None] = (None,),
+    of_stacks: bool = False,
     loads: LoadLog | None = None,
 ) -> Iterator[Bench]:
     """Start a fork server for each of ``pythons`` in a scratch home, and remove
     everything of them at the end.
 
-    ``say`` is called with progress, ``foresee`` with the remaining time.
+    ``say`` is called with progress, ``foresee`` with the remaining time. ``of_stacks``
+    is described in ``ServerSettings``.
 
     Raises MeasuringError when a preloaded module cannot be imported.
     """
@@ -705,6 +714,7 @@ def open_bench(
             say=say,
             foresee=foresee,
             one_code=any(interpreters),
+            of_stacks=of_stacks,
             loads=loads,
         )
         try:

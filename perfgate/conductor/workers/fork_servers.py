@@ -40,7 +40,9 @@ _SEARCH_PATHS = ("PATH", "PYTHONPATH", "LD_LIBRARY_PATH")
 class ServerSettings:
     """The settings of every fork server.
 
-    With ``one_code`` every interpreter finds the perfgate that runs us first.
+    With ``one_code`` every interpreter finds the perfgate that runs us first. The
+    interpreters ``of_stacks`` are the user's choice, none is built from a change; each
+    may be a file that runs a line of the user's before Python.
 
     The processes report their imports to ``loads``. Servers that start later have
     another ``hash_seed``.
@@ -51,6 +53,7 @@ class ServerSettings:
     threads: int
     hash_seed: int
     one_code: bool = False
+    of_stacks: bool = False
     loads: LoadLog | None = None
 
     @property
@@ -288,5 +291,6 @@ class ForkServers:
             parts=parts,
             folder=Path(tempfile.mkdtemp(prefix="server-", dir=house)),
             room=None if key.python is None else settings.rooms.walls(house),
+            by_line=settings.of_stacks,
             say=self.say,
         )

@@ -302,7 +302,9 @@ class ForkServer(WorkerSource):
     ``python`` is the interpreter it runs in, ``folder`` a fresh one that the server
     alone works in. It fails if a module of ``preload`` cannot be imported, and does
     without the ``parts`` that cannot. It lives in a ``room`` if its interpreter has
-    packages of a side, which may run code at its start.
+    packages of a side, which may run code at its start. With ``by_line`` the
+    interpreter is a file that may first run a line of the user's own, such as the
+    entry of a container, which walls would refuse.
     """
 
     def __init__(
@@ -315,6 +317,7 @@ class ForkServer(WorkerSource):
         say: Say,
         parts: Sequence[str] = (),
         room: Room | None = None,
+        by_line: bool = False,
     ) -> None:
         self._python = python
         ours, theirs = socket.socketpair()
@@ -327,7 +330,11 @@ class ForkServer(WorkerSource):
             *parts,
         )
         if room is not None:
-            command = our_process("perfgate.system.walls", json.dumps(room), *command)
+            walls = ("perfgate.system.walls", json.dumps(room))
+            if by_line:
+                command = process_in(python, *walls, "", *command[1:])
+            else:
+                command = our_process(*walls, *command)
         log_file = folder / "server.log"
         with log_file.open("wb") as log:
             # A new session, so that ctrl-C in the terminal reaches the conductor alone,

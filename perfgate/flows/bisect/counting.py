@@ -174,6 +174,7 @@ class StateCounter(AbstractContextManager["StateCounter"]):
                     logs=self.options.out / _LOGS,
                     say=self.progress.status,
                     pythons=(python,),
+                    of_stacks=True,
                 )
             )
             opened = _Opened(bench, settings, python, bench.testbed(python))

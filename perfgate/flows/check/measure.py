@@ -77,6 +77,7 @@ def measure(job: Job, earlier: CheckDocuments | None, progress: Progress) -> Mea
         say=progress.status,
         foresee=forecast.expect,
         pythons=(base.python, head.python),
+        of_stacks=job.options.comparing == "stack",
         loads=job.seals.loads,
     ) as bench:
         job.seals.add([bench.sealed_shared_code()], "base", "head")
