@@ -220,6 +220,19 @@ def test_prediction_interval__one_more_run_of_the_same_code__inside_in_98_of_100
     assert 0.97 <= np.mean(inside) <= 0.99
 
 
+def test_prediction_interval__amount_that_was_nothing_once__begins_at_nothing() -> None:
+    interval = prediction_interval([0.0, 3.0, 5.0, 4.0], "memory.growth")
+    assert interval is not None
+    assert interval[0] == 0.0
+
+
+def test_compare_stored__long_history__draws_the_newest_runs() -> None:
+    values = [0.0100 + 0.0001 * run for run in range(70)]
+    (stored,) = judged(NO_CHANGE, 0.0100, history(values)).checklist.stored
+    assert stored.runs == 70
+    assert stored.values == pytest.approx(values[10:])
+
+
 def test_accepts__a_time_of_a_call__any_other_time_of_that_call_too() -> None:
     def said(accepted: str, metric: str = "latency.p50") -> bool:
         acceptance = Acceptance(commit="c", metric=accepted, reason="r", accepted_by="a", accepted_at="t")
