@@ -302,8 +302,8 @@ class Repository:
             branch=branch,
             dirty=dirty,
             committed_at=committed_at,
-            author=author[:100].encode(errors="replace").decode() or None,
-            subject=subject[:200].encode(errors="replace").decode(),
+            author=readable(author[:100]) or None,
+            subject=readable(subject[:200]),
         )
 
     def changed_files(
@@ -347,7 +347,7 @@ class Repository:
             "--",
         )
         commits = []
-        for line in lines.split("\n"):
+        for line in readable(lines).split("\n"):
             if line:
                 commit, author, subject = line.split("\0", 2)
                 commits.append((commit, author, subject))
@@ -556,6 +556,11 @@ class Repository:
                 complaint=complaint,
             )
         return result.output
+
+
+def readable(text: str) -> str:
+    """Text of a commit without the bytes that are not UTF-8, which no document takes."""
+    return text.encode(errors="replace").decode()
 
 
 def _main_names(configured: str) -> tuple[str, ...]:

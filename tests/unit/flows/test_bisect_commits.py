@@ -7,6 +7,7 @@ import math
 import os
 import random
 import re
+import subprocess
 from collections.abc import Collection
 from dataclasses import dataclass, field
 from math import ceil, log2
@@ -177,6 +178,18 @@ def search(
     history = gate.history
     options = CheckOptions(out=out, always=always)
     return bisect_commits(history.root, history.commits[good], "main", options, gate, Quiet(), counter)[0]
+
+
+def name_in_latin_1(history: History) -> None:
+    """Give the last commit an author and a subject that are not UTF-8, as old tools wrote them."""
+    commit = subprocess.run(["git", "cat-file", "commit", "main"], cwd=history.root, check=True, capture_output=True)
+    named = commit.stdout.replace(b"Ada", "Jörg".encode("latin-1"))
+    number = len(history.commits) - 1
+    named = named.replace(f"commit {number}".encode(), "größer".encode("latin-1"))
+    write = ["git", "hash-object", "-t", "commit", "-w", "--stdin"]
+    written = subprocess.run(write, cwd=history.root, input=named, check=True, capture_output=True)
+    history.commits[-1] = written.stdout.decode().strip()
+    git(history.root, "update-ref", "refs/heads/main", history.commits[-1])
 
 
 def broken_commit(number: int) -> dict[str, str]:
@@ -388,3 +401,12 @@ def test_states__commits_of_a_merged_branch__the_merge_alone_is_one(tmp_path: Pa
         say=lambda _: None,
     )
     assert [change.subject for change in states.changes] == ["commit 1", "commit 2", "merge topic"]
+
+
+def test_bisect__author_and_subject_in_latin_1__found_and_written(tmp_path: Path) -> None:
+    history = make_history(tmp_path / "clone", 4, 3)
+    name_in_latin_1(history)
+    search(SimulatedGate(history), tmp_path / "out")
+    document = json.loads((tmp_path / "out" / "bisection.json").read_text(encoding="utf-8"))
+    last = document["searched"]["changes"][-1]
+    assert (last["author"], last["subject"]) == ("J?rg", "gr??er")

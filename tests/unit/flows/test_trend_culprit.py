@@ -12,6 +12,7 @@ from perfgate.config import load_config
 from perfgate.document.history import Confirmation
 from perfgate.document.trend import CommitLabel, ConfirmationsFile, TrendChange, TrendDocument
 from perfgate.flows.bisect.bisect import bisect_commits
+from perfgate.flows.shared.trend.commits import commit_names
 from perfgate.flows.trend.confirm import read_confirmations
 from perfgate.flows.trend.culprit import bisect_oldest
 from perfgate.judging.trend.causes import causes, with_culprits
@@ -20,7 +21,7 @@ from perfgate.judging.trend.standing import judged
 from perfgate.judging.trend.triage import TriagedChanges
 from tests.fakes.history import commit_of
 from tests.fakes.trends import make_change, make_confirmation, make_series, make_trend
-from tests.unit.flows.test_bisect_commits import TOML, History, SimulatedGate, make_history
+from tests.unit.flows.test_bisect_commits import TOML, History, SimulatedGate, make_history, name_in_latin_1
 from tests.unit.flows.test_trend import Said
 
 CULPRIT, BAD = 5, 9
@@ -155,3 +156,12 @@ def test_judged__confirmation_with_a_culprit__the_only_commit_of_the_entry_with_
     explained = with_origin(cause, [series], {})
     assert explained.origin == "code"
     assert [entry.sign for entry in explained.origin_evidence] == ["confirmed", "bisected"]
+
+
+def test_commit_names__author_and_subject_in_latin_1__can_be_written(tmp_path: Path) -> None:
+    history = make_history(tmp_path / "clone", BAD + 1, CULPRIT)
+    name_in_latin_1(history)
+    named = commit_names(history.root)(step(history))
+    newest = named.commits[0]
+    assert (newest.commit, newest.author, newest.subject) == (history.commits[BAD], "J?rg", "gr??er")
+    assert msgspec.json.decode(msgspec.json.encode(named), type=TrendChange) == named

@@ -13,7 +13,7 @@ from perfgate.document.trend import CommitLabel, TrendChange
 from perfgate.errors import RepositoryError
 from perfgate.flows.shared.trend.read import NameCommits
 from perfgate.git.commands import COMMIT_ID, run_git
-from perfgate.git.repository import is_behind
+from perfgate.git.repository import is_behind, readable
 
 MOST_COMMITS = 20
 _GIT_SECONDS = 20.0
@@ -65,7 +65,7 @@ def _commits_between(root: Path, good: str, bad: str) -> tuple[list[CommitLabel]
     if listed.code:
         return [], 0
     labels: list[CommitLabel] = []
-    for entry in listed.output.split("\x1e"):
+    for entry in readable(listed.output).split("\x1e"):
         fields = entry.lstrip("\n").split("\x1f", 3)
         # A subject may contain a separator itself; that commit then has no label.
         if len(fields) != 4 or not COMMIT_ID.fullmatch(fields[0]):
