@@ -334,24 +334,34 @@ class Repository:
         return entries_of(self._run(*NAMES_OF_CHANGED, base, head, "--"))
 
     def commits_between(self, first: str, last: str) -> list[tuple[str, str, str]]:
-        """The commits after ``first`` up to ``last``, oldest first, each with author
-        and subject; of a merge only itself.
+        """The commits that lead from ``first`` to ``last``, oldest first, each with
+        author and subject.
+
+        Every one has ``first`` in its history and the commit before it as a parent. Of
+        a merge only itself, unless ``first`` lies on the merged branch: then the commits
+        of that branch, and all that the merge adds to them is one commit.
         """
-        fields = "--format=%H%x00%an%x00%s"
+        fields = "--format=%H%x00%P%x00%an%x00%s"
         lines = self._run(
-            "log",
-            "--first-parent",
-            "--reverse",
-            fields,
-            f"{first}..{last}",
-            "--",
-        )
-        commits = []
-        for line in readable(lines).split("\n"):
+            "log", "--ancestry-path", fields, f"{first}..{last}", "--"
+        ).split("\n")
+        commits: dict[str, list[str]] = {}
+        for line in lines:
             if line:
-                commit, author, subject = line.split("\0", 2)
-                commits.append((commit, author, subject))
-        return commits
+                commit, *values = readable(line).split("\0", 3)
+                commits[commit] = values
+        chain: list[tuple[str, str, str]] = []
+        commit, end = self.resolve(last), self.resolve(first)
+        while commit != end:
+            parents, author, subject = commits[commit]
+            chain.append((commit, author, subject))
+            commit = next(
+                parent
+                for parent in parents.split()
+                if parent == end or parent in commits
+            )
+        chain.reverse()
+        return chain
 
     def show(self, commit: str, path: str) -> str | None:
         """A file's text at a commit, None when it is not there."""

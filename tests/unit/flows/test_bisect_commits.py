@@ -19,7 +19,7 @@ import pytest
 from perfgate.conductor.machine.lock import machine_lock
 from perfgate.conductor.workers.foresight import Foresight
 from perfgate.config import load_config
-from perfgate.document.bisection import BisectionDocument
+from perfgate.document.bisection import BisectionDocument, CommitChange
 from perfgate.document.comparison import Comparison
 from perfgate.document.decision import DecisionDocument
 from perfgate.document.files import write_document
@@ -401,6 +401,29 @@ def test_states__commits_of_a_merged_branch__the_merge_alone_is_one(tmp_path: Pa
         say=lambda _: None,
     )
     assert [change.subject for change in states.changes] == ["commit 1", "commit 2", "merge topic"]
+
+
+def test_bisect__good_commit_of_a_merged_branch__commits_without_it_are_not_blamed(tmp_path: Path) -> None:
+    """Main is slow until the branch with the good commit, which repairs it, is merged; a later commit is the culprit."""
+    history = make_history(tmp_path / "clone", 2, 1)
+    git(history.root, "checkout", "-q", "-b", "topic")
+    (history.root / "model.py").write_text("COST = 1.0\nTOPIC = True\n")
+    git(history.root, "commit", "-qam", "repair")
+    good = git(history.root, "rev-parse", "HEAD")
+    git(history.root, "checkout", "-q", "main")
+    for number in range(8):
+        (history.root / "other.py").write_text(f"NUMBER = {number}\n")
+        git(history.root, "add", "other.py")
+        git(history.root, "commit", "-qm", f"innocent {number}")
+    git(history.root, "merge", "-q", "--no-ff", "-m", "merge topic", "topic")
+    for number, cost in enumerate((1.0, 1.04, 1.04)):
+        (history.root / "model.py").write_text(f"COST = {cost}\nNUMBER = {number}\n")
+        git(history.root, "commit", "-qam", f"later {number}")
+    history.commits = [good]
+    document = search(SimulatedGate(history), tmp_path / "out")
+    subjects = [change.subject for change in document.searched.changes if isinstance(change, CommitChange)]
+    assert subjects == ["merge topic", "later 0", "later 1", "later 2"]
+    assert [subjects[at] for at in document.culprits[0]] == ["later 1"]
 
 
 def test_bisect__author_and_subject_in_latin_1__found_and_written(tmp_path: Path) -> None:
