@@ -181,11 +181,18 @@ class Search:
     def gate(
         self, sides: TrialSides, trial: BisectionTrial, folder: str
     ) -> BisectionTrial:
-        """Answer a trial by a whole gate; its comment is shown."""
+        """Answer a trial by a whole gate after the search; its comment is shown.
+
+        Its failure does not take the result of the search away: the trial is impossible.
+        """
         budgets = 1.0
         if self.signal.time:
             budgets = _BUDGET_OF_A_TIME
-        return self._gate(replace(self.options, budgets=budgets), sides, trial, folder)
+        options = replace(self.options, budgets=budgets)
+        try:
+            return self._gate(options, sides, trial, folder)
+        except MeasuringError as error:
+            return structs.replace(trial, answer="impossible", reason=str(error))
 
     def gate_smallest(self) -> None:
         """Gate the smallest slow state if no gate has compared its times yet: its

@@ -278,6 +278,26 @@ def test_bisect__good_commit_fails_in_a_later_gate__an_error_and_no_commit_is_bl
         search(SimulatedGate(history), tmp_path / "out")
 
 
+def test_bisect__culprit_cannot_be_gated_against_its_parent__found_all_the_same(tmp_path: Path) -> None:
+    history = make_history(tmp_path / "clone", 16, 9)
+
+    class FailsOnParent(SimulatedGate):
+        def __call__(self, directory: Path, options: CheckOptions, progress: Quiet) -> DecisionDocument:
+            if options.base == self.history.commits[8]:
+                return make_decision("INCONCLUSIVE", comparisons=[], failures=[make_failure("base")])
+            return super().__call__(directory, options, progress)
+
+    document = search(FailsOnParent(history), tmp_path / "out", counter=StatedCounts(history))
+    assert [document.searched.changes[at].commit for at in document.culprits[0]] == [history.commits[9]]
+    assert document.confirmation is not None
+    assert (document.confirmation.answer, document.confirmation.answered_by) == ("impossible", "nothing")
+    assert BisectionWords(document).certainty[-1] == (
+        "this commit alone, against the preceding one, cannot be measured: "
+        "the old state cannot be measured: loading of workload encoder fails"
+    )
+    assert (tmp_path / "out" / "bisection.json").is_file()
+
+
 def test_bisect__bad_is_not_slower__one_gate_and_no_culprit(tmp_path: Path) -> None:
     history = make_history(tmp_path / "clone", 9, 99)
     gate = SimulatedGate(history)

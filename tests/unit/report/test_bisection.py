@@ -118,3 +118,11 @@ def test_certainty__gate_of_the_culprit_alone__an_undecided_one_neither_confirms
 ) -> None:
     document = make_bisection(culprits=[[0]], confirmation=BisectionTrial(changes=[0], answer=answer))
     assert BisectionWords(document).certainty == [line]
+
+
+def test_certainty__culprit_alone_cannot_be_gated__said_with_the_reason() -> None:
+    trial = BisectionTrial(changes=[0], answer="impossible", reason="the old state cannot be measured")
+    document = make_bisection(culprits=[[0]], confirmation=trial)
+    assert BisectionWords(document).certainty == [
+        "this commit alone, against the preceding one, cannot be measured: the old state cannot be measured"
+    ]

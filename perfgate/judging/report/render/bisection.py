@@ -62,6 +62,9 @@ _CONFIRMED = phrases(
 _NOT_CONFIRMED = phrase(
     "a gate of this commit alone, against the preceding one, was inconclusive"
 )
+_NOT_GATED = phrase(
+    "this commit alone, against the preceding one, cannot be measured: {reason}"
+)
 _SHOWN = 6
 _ID = 10
 _LONGEST_REASON = 200
@@ -228,10 +231,11 @@ class BisectionWords(NamedTuple):
                         error=percent(max(document.error, _LEAST_ERROR)),
                     )
                 )
-        if document.confirmation is not None:
-            lines.append(
-                say(_CONFIRMED.get(document.confirmation.answer, _NOT_CONFIRMED))
-            )
+        confirmation = document.confirmation
+        if confirmation is not None and confirmation.reason:
+            lines.append(say(_NOT_GATED, reason=self._reason(confirmation)))
+        elif confirmation is not None:
+            lines.append(say(_CONFIRMED.get(confirmation.answer, _NOT_CONFIRMED)))
         return lines
 
     @property
