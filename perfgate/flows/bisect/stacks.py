@@ -4,7 +4,6 @@ in other versions.
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import shlex
@@ -14,6 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+import msgspec
 from packaging.version import InvalidVersion, Version
 
 from perfgate.conductor.workers.interpreters import RUNNING
@@ -48,6 +48,8 @@ _UNREACHABLE = re.compile(
 )
 _AVAILABLE = re.compile(r"^Available versions: (.+)$", re.MULTILINE)
 _INDEX_SECONDS = 300.0
+# Shell lines that make an environment may load modules from a slow disk first.
+_START_SECONDS = 300.0
 _SHOWN = 8
 
 
@@ -120,17 +122,20 @@ class StackMaker:
                 package=span.package,
             )
         )
-        process = subprocess.run(
-            command,
-            env=setup_environment(self.environ, self.config.measure.pass_env),
-            cwd=self.checkout,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=_INDEX_SECONDS,
-            check=False,
-        )
+        try:
+            process = subprocess.run(
+                command,
+                env=setup_environment(self.environ, self.config.measure.pass_env),
+                cwd=self.checkout,
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
+                errors="replace",
+                timeout=_INDEX_SECONDS,
+                check=False,
+            )
+        except subprocess.TimeoutExpired as error:
+            raise _unreachable() from error
         _refuse_unreachable(process.stderr)
         listed = _AVAILABLE.search(process.stdout)
         if process.returncode or listed is None:
@@ -177,23 +182,34 @@ def versions_in(python: Path, packages: Iterable[str]) -> dict[str, str | None]:
     environment = dict(os.environ)
     for variable in ("PYTHONPATH", "PYTHONHOME"):
         environment.pop(variable, None)
-    process = subprocess.run(
-        [str(python), "-c", _VERSIONS, *packages],
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    if process.returncode:
+    try:
+        process = subprocess.run(
+            [str(python), "-c", _VERSIONS, *packages],
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=_START_SECONDS,
+            check=False,
+        )
+    except subprocess.TimeoutExpired as error:
+        raise MeasuringError(
+            "{python} did not start within {seconds:.0f} s",
+            python=python,
+            seconds=_START_SECONDS,
+        ) from error
+    last_line = process.stdout.strip().rpartition("\n")[2]
+    try:
+        if process.returncode:
+            raise ValueError
+        return msgspec.json.decode(last_line, type=dict[str, str | None])
+    except ValueError:
         raise MeasuringError(
             "{python} did not list its packages: {printed}",
             python=python,
-            printed=_last_words(process.stderr),
-        )
-    versions: dict[str, str | None] = json.loads(
-        process.stdout.strip().rpartition("\n")[2]
-    )
-    return versions
+            printed=_last_words(process.stderr) or last_line,
+        ) from None
 
 
 def releases_between(listed: Iterable[str], span: ReleaseRange) -> list[str]:
@@ -233,10 +249,14 @@ def _equal(version: str | None, pin: str | None) -> bool:
 
 def _refuse_unreachable(output: str) -> None:
     if _UNREACHABLE.search(output):
-        raise MeasuringError(
-            "pip cannot reach the package index, so the environments cannot be made; check the network, PIP_INDEX_URL and the "
-            "proxy, or name a folder of wheels by PIP_FIND_LINKS with PIP_NO_INDEX=1"
-        )
+        raise _unreachable()
+
+
+def _unreachable() -> MeasuringError:
+    return MeasuringError(
+        "pip cannot reach the package index, so the environments cannot be made; check the network, PIP_INDEX_URL and the "
+        "proxy, or name a folder of wheels by PIP_FIND_LINKS with PIP_NO_INDEX=1"
+    )
 
 
 def _last_words(output: str) -> str:

@@ -13,6 +13,7 @@ from perfgate.document.comparison import Comparison
 from perfgate.document.decision import DecisionDocument
 from perfgate.document.message import Message
 from perfgate.errors import MeasuringError, UsageError
+from perfgate.flows.bisect import stacks
 from perfgate.flows.bisect.answers import (
     Signal,
     TrialReading,
@@ -238,6 +239,41 @@ def test_releases__index_does_not_answer__exit_4_and_what_to_do(tmp_path: Path) 
 def test_versions_in__interpreter__installed_ones_and_none_for_others() -> None:
     versions = versions_in(Path(sys.executable), ["PyTest", "no-such-package"])
     assert versions == {"PyTest": pytest.__version__, "no-such-package": None}
+
+
+def make_launcher(folder: Path, lines: str) -> Path:
+    launcher = folder / "python"
+    launcher.write_text(f"#!/usr/bin/env bash\n{lines}\n")
+    launcher.chmod(0o755)
+    return launcher
+
+
+@pytest.mark.parametrize(
+    ("lines", "complaint"),
+    [
+        ("echo ready", "did not list its packages: ready"),
+        ("exit 0", "did not list its packages"),
+        (r"printf '\xb2\xe2 failed' >&2; exit 1", "did not list its packages: .* failed"),
+    ],
+)
+def test_versions_in__launcher_that_starts_no_python__an_error_with_its_words(
+    lines: str, complaint: str, tmp_path: Path
+) -> None:
+    with pytest.raises(MeasuringError, match=complaint):
+        versions_in(make_launcher(tmp_path, lines), ())
+
+
+def test_versions_in__launcher_that_hangs__an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stacks, "_START_SECONDS", 0.4)
+    with pytest.raises(MeasuringError, match="did not start within 0 s"):
+        versions_in(make_launcher(tmp_path, "exec sleep 60"), ())
+
+
+def test_releases__index_hangs__exit_4_and_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stacks, "_INDEX_SECONDS", 0.4)
+    hanging = make_launcher(tmp_path, "exec sleep 60")
+    with pytest.raises(MeasuringError, match="cannot reach the package index"):
+        make_maker(tmp_path).releases(hanging, WANTED)
 
 
 def time_moved(metric: str, delta: float, half: float, outcome: str = "regressed") -> Comparison:
