@@ -151,7 +151,8 @@ class Hub:
         payload = recorded(f"pull_request.{name}")
         pull = payload["pull_request"]
         pull["head"]["sha"], pull["base"]["sha"], pull["base"]["ref"] = change.head_sha, change.base_sha, "main"
-        return self.run("pull_request", payload, workflow=workflow, commit=self.merged)
+        ref = f"refs/pull/{change.number}/merge"
+        return self.run("pull_request", payload, workflow=workflow, commit=self.merged, GITHUB_REF=ref)
 
     def push(self) -> Run:
         """Run what a push to main starts."""

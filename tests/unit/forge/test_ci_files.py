@@ -596,6 +596,41 @@ def test_measure__bisection_ordered__its_metric_is_passed_on_and_a_base_without_
     assert "the change has no commit in common with its base" in done.stdout
 
 
+@pytest.mark.parametrize(("ref", "base"), [("refs/pull/2/merge", "HEAD^1"), ("refs/pull/2/head", "main")])
+def test_measure__merge_commit__its_first_parent_is_the_base_only_if_the_forge_made_it(
+    ref: str, base: str, measuring: Measuring
+) -> None:
+    """The branch has merged main: by its first parent alone, its own commits would be judged by nobody."""
+    folder = measuring.folder
+    # Both files are documentation by name: nothing has to be measured.
+    (folder / "perfgate.toml").write_text(
+        'workload = "perf/w.py:encoder"\n[paths]\nignore = ["of_main.txt", "of_branch.txt"]\n'
+    )
+    identity = ("-c", "user.name=ann", "-c", "user.email=ann@example.org")
+
+    def commit(message: str, file: str) -> None:
+        (folder / file).write_text(message)
+        _run("git", "-C", folder, "add", "perfgate.toml", file)
+        _run("git", "-C", folder, *identity, "commit", "--quiet", "--message", message)
+
+    _run("git", "-C", folder, "checkout", "--quiet", "-B", "main")
+    commit("base", "of_main.txt")
+    _run("git", "-C", folder, "checkout", "--quiet", "-b", "branch")
+    commit("the change", "of_branch.txt")
+    _run("git", "-C", folder, "checkout", "--quiet", "main")
+    commit("main moves on", "of_main.txt")
+    _run("git", "-C", folder, "checkout", "--quiet", "branch")
+    _run("git", "-C", folder, *identity, "merge", "--quiet", "--no-ff", "--message", "merge main", "main")
+
+    def named(revision: str) -> str:
+        return _run("git", "-C", folder, "rev-parse", revision).stdout.strip()
+
+    done = measuring.run("Measure", GITHUB_REF=ref, GITHUB_SHA=named("HEAD"))
+    assert measuring.outputs()["verdict"] == "SKIPPED", done.stdout
+    decision = json.loads((measuring.out / "decision.json").read_text())
+    assert decision["sides"]["base"]["commit"] == named(base)
+
+
 @pytest.mark.slow
 def test_measure__decision_of_an_earlier_job__is_not_taken(measuring: Measuring) -> None:
     measuring.out.mkdir()
