@@ -40,7 +40,7 @@ from perfgate.flows.init.project import (
 from perfgate.flows.init.uv import find_uv
 from perfgate.flows.shared.preflight import preflight
 from perfgate.git.commands import run_git
-from perfgate.git.repository import MAIN_NAMES, Repository, checked_out
+from perfgate.git.repository import MAIN_NAMES, Repository, checked_out, readable
 from perfgate.locale import Activity
 from perfgate.measuring.devices.torch_backends import TORCH_BACKENDS
 from perfgate.plugins import FORGES_PACKAGE
@@ -154,6 +154,10 @@ def start_project(
     exists, RepositoryError outside a git repository.
     """
     _refuse_odd_values(options)
+    if options.local and (options.forge or options.ci_only):
+        raise UsageError(
+            "--local writes no CI files: leave it out, or leave out --ci-only and the forge"
+        )
     repository = Repository(folder)
     origin = run_git(repository.root, ["remote", "get-url", "origin"], {}).output
     forge, missing = _wanted_forge(options, origin)
@@ -172,7 +176,8 @@ def start_project(
     if forge:
         revision = _revision(forge, options, origin)
     name_in_origin = re.split(r"[/:]", origin.rstrip("/"))[-1].removesuffix(".git")
-    name = (not below and name_in_origin) or project.name or folder.resolve().name
+    name = (not below and name_in_origin) or project.name
+    name = name or readable(folder.resolve().name)
     starter = _starter_variables(repository, forge, options, revision, project, name)
     values = vars(starter)
     if forge:

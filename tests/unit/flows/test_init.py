@@ -323,6 +323,20 @@ def test_init__no_remote__what_local_needs_and_the_ci_files_later(project: Path)
     assert {".github/workflows/perfgate.yml", ".github/workflows/perfgate-trusted.yml"} < files(project)
 
 
+@pytest.mark.parametrize("options", [{"ci_only": True}, {"forge": "github"}])
+def test_init__local_and_ci_files__refused(project: Path, options: Any) -> None:
+    with pytest.raises(UsageError, match="--local writes no CI files"):
+        start_project(project, InitOptions(local=True, **options))
+    assert files(project) == set()
+
+
+def test_init__folder_with_a_name_in_latin_1__a_project_of_that_name(project: Path) -> None:
+    folder = project / os.fsdecode("größe".encode("latin-1"))
+    folder.mkdir()
+    start_project(folder, InitOptions(local=True))
+    assert load_config(folder).project == "gr??e"
+
+
 def test_init__no_repository__said(tmp_path: Path) -> None:
     with pytest.raises(RepositoryError, match="git"):
         start_project(tmp_path, InitOptions(forge="github", action=ACTION))
