@@ -6,6 +6,8 @@ dependencies that it declares.
 
 from __future__ import annotations
 
+import codecs
+import importlib.metadata
 import re
 import sys
 from collections.abc import Iterator, Sequence
@@ -72,6 +74,7 @@ def read_declared(folder: Path) -> Declared:
             lines += _requirement_lines(path)
     listed, options = _split(lines)
     needed, files = _own_dependencies(folder), list[Path]()
+    _refuse_elsewhere(needed or (), folder)
     if needed is None:
         needed = []
         built = folder / SETUP_PY
@@ -118,11 +121,31 @@ class ProjectTable(msgspec.Struct, frozen=True, rename="kebab"):
     dynamic: list[str] = []
 
 
+class DependencySource(msgspec.Struct, frozen=True):
+    """Where a dependency comes from instead of a package index: an entry of Poetry's
+    dependencies or of uv's sources.
+    """
+
+    git: str | None = None
+    url: str | None = None
+    path: str | None = None
+    workspace: bool = False
+    optional: bool = False
+    extras: list[str] = []
+
+    @property
+    def is_elsewhere(self) -> bool:
+        return bool(self.git or self.url or self.path or self.workspace)
+
+
 class PoetryTable(msgspec.Struct, frozen=True):
     """``[tool.poetry]``."""
 
     name: str = ""
-    dependencies: dict[str, Any] | None = None
+    # A dependency is a version, a table, or a list of tables for several platforms.
+    dependencies: (
+        dict[str, str | DependencySource | list[str | DependencySource]] | None
+    ) = None
 
 
 class UvIndex(msgspec.Struct, frozen=True):
@@ -135,6 +158,8 @@ class UvTable(msgspec.Struct, frozen=True):
     """``[tool.uv]``."""
 
     index: list[UvIndex] = []
+    sources: dict[str, DependencySource | list[DependencySource]] = {}
+    workspace: Any = None
 
 
 class ToolTables(msgspec.Struct, frozen=True):
@@ -201,9 +226,11 @@ def _own_dependencies(folder: Path) -> Sequence[str] | None:
     if poetry.dependencies is not None:
         needed = [] if table is None else list(table.dependencies)
         for name, value in poetry.dependencies.items():
-            is_optional = isinstance(value, dict) and value.get("optional")
+            entries = _sources(value)
+            is_optional = any(entry.optional for entry in entries)
             if name != "python" and not is_optional:
-                needed.append(name)
+                extras = sorted({extra for entry in entries for extra in entry.extras})
+                needed.append(f"{name}[{','.join(extras)}]" if extras else name)
         return needed
     if table is not None and "dependencies" not in table.dynamic:
         return table.dependencies
@@ -224,26 +251,84 @@ def _own_dependencies(folder: Path) -> Sequence[str] | None:
     return None
 
 
-def _requirement_lines(path: Path) -> Iterator[str]:
+def _sources(
+    value: str | DependencySource | Sequence[str | DependencySource],
+) -> list[DependencySource]:
+    entries = [value] if isinstance(value, (str, DependencySource)) else value
+    return [entry for entry in entries if isinstance(entry, DependencySource)]
+
+
+def _refuse_elsewhere(needed: Sequence[str], folder: Path) -> None:
+    """Refuse a dependency that comes from no package index and is not installed here: a
+    package of an index that has its name is another one.
+    """
+    elsewhere: set[str] = set()
+    for table in _tool_tables(folder):
+        named = {**(table.poetry.dependencies or {}), **table.uv.sources}
+        for name, value in named.items():
+            if any(source.is_elsewhere for source in _sources(value)):
+                elsewhere.add(canonicalize_name(name))
+    for text in needed:
+        name = _name(text)
+        if name in elsewhere and not _is_installed(name):
+            raise UsageError(
+                "{path} takes {name} from a folder, a repository or an address, and it is not installed here; install the "
+                "project here, or give CI's install command with --setup",
+                path=folder / PYPROJECT,
+                name=name,
+            )
+
+
+def _tool_tables(folder: Path) -> Iterator[ToolTables]:
+    """The tables of the project, and of the uv workspace around it in its repository,
+    whose sources its members share.
+    """
+    yield read_pyproject(folder).tool
+    for above in (folder.resolve(), *folder.resolve().parents):
+        tables = read_pyproject(above).tool
+        if tables.uv.workspace is not None:
+            yield tables
+        if tables.uv.workspace is not None or (above / ".git").exists():
+            return
+
+
+def _is_installed(name: str) -> bool:
+    try:
+        importlib.metadata.distribution(name)
+    except importlib.metadata.PackageNotFoundError:
+        return False
+    return True
+
+
+def _requirement_lines(path: Path, *above: Path) -> Iterator[str]:
     """The requirements of a file and of the files it includes with -r, and its options
     for indexes.
+
+    ``above`` are the files that include it: one that includes itself is not read again.
     """
-    if not path.is_file():
+    path = path.resolve()
+    if not path.is_file() or path in above:
         return
-    for line in (
-        path.read_text(encoding="utf-8-sig", errors="replace")
-        .replace("\\\n", " ")
-        .splitlines()
-    ):
+    for line in _text_of(path).replace("\\\n", " ").splitlines():
         text = re.sub(r"(^|\s)#.*", "", line).strip()
         if include := re.match(r"(?:-r|--requirement)[\s=]*(\S+)", text):
-            yield from _requirement_lines(path.parent / include[1])
+            yield from _requirement_lines(path.parent / include[1], path, *above)
         elif editable := re.match(r"(?:-e|--editable)[\s=]*.*#egg=([\w.-]+)", text):
             yield editable[1]
         elif _INDEX_OPTION.match(text):
             yield text
         elif text and not text.startswith(("-", ".", "/")):
             yield re.sub(r"\s--hash[=\s].*", "", text)
+
+
+def _text_of(path: Path) -> str:
+    """The text of a requirements file, which PowerShell writes in UTF-16, as pip reads
+    it.
+    """
+    data = path.read_bytes()
+    is_utf16 = data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
+    text = data.decode("utf-16" if is_utf16 else "utf-8-sig", errors="replace")
+    return "\n".join(text.splitlines())
 
 
 def _read_environment(folder: Path) -> tuple[list[str], list[str]]:

@@ -260,6 +260,62 @@ def test_lock__a_file_that_gives_no_version__said(project: Path, texts: Mapping[
         locked(project)
 
 
+UV_WORKSPACE = """
+[tool.uv.workspace]
+members = ["model"]
+[tool.uv.sources]
+probe = { workspace = true }
+"""
+
+
+@pytest.mark.parametrize(
+    ("texts", "name"),
+    [
+        (
+            {"pyproject.toml": '[project]\ndependencies = ["probe"]\n[tool.uv.sources]\nprobe = {path = "../probe"}\n'},
+            "probe",
+        ),
+        ({"pyproject.toml": '[project]\ndependencies = ["Probe"]\n', "../pyproject.toml": UV_WORKSPACE}, "probe"),
+        ({"pyproject.toml": '[tool.poetry.dependencies]\npython = "^3.10"\nprobe = {path = "../probe"}\n'}, "probe"),
+        (
+            {
+                "pyproject.toml": '[tool.poetry.dependencies]\nprobe = [{git = "https://example.org/probe", rev = "v1"}]\n'
+            },
+            "probe",
+        ),
+    ],
+)
+def test_read_declared__dependency_of_no_index_that_is_not_installed__not_taken_from_an_index(
+    project: Path, texts: Mapping[str, str], name: str
+) -> None:
+    for file, text in texts.items():
+        (project / file).write_text(text)
+    with pytest.raises(UsageError, match=f"takes {name} from a folder, a repository or an address"):
+        read_declared(project)
+
+
+def test_read_declared__dependency_of_no_index_that_is_installed__what_pip_noted_decides(
+    project: Path, installed: Path
+) -> None:
+    (project / "pyproject.toml").write_text(
+        '[project]\ndependencies = ["probe"]\n[tool.uv.sources]\nprobe = {git = "https://example.org/probe"}\n'
+    )
+    assert read_declared(project).requirements == ["probe"]
+
+
+def test_read_declared__extras_of_poetry__kept(project: Path) -> None:
+    (project / "pyproject.toml").write_text(
+        '[tool.poetry.dependencies]\npython = "^3.10"\ntorch = "^2.1"\nprobe = {version = "^1", extras = ["more", "http"]}\n'
+        'unused = {version = "*", optional = true}\n'
+    )
+    assert read_declared(project).requirements == ["torch", "probe[http,more]"]
+
+
+def test_read_declared__requirements_of_power_shell_that_include_themselves__read_once(project: Path) -> None:
+    (project / "requirements.txt").write_bytes("probe==1.5\r\n-r requirements.txt\r\ntorch\r\n".encode("utf-16"))
+    assert read_declared(project).requirements == ["probe==1.5", "torch"]
+
+
 def test_find_uv__not_installed__said_with_both_ways_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "")
     monkeypatch.setattr(sys, "executable", "/nowhere/bin/python")
