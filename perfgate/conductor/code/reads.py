@@ -10,6 +10,7 @@ That is so of every file of a new checkout.
 from __future__ import annotations
 
 import os
+import stat
 import tempfile
 import time
 from collections.abc import Callable, Iterable
@@ -33,13 +34,18 @@ def watch_reads(root: Path, files: Iterable[str]) -> Callable[[], list[str]] | N
     """
     if not _shows_reads(root):
         return None
-    before = {}
+    before: dict[str, int | None] = {}
     for file in filter(
         str.isprintable, files
     ):  # a document cannot hold a name that is not text
         with suppress(OSError):  # e.g. left out of a sparse checkout
             path = root / file
             status = path.lstat()
+            if stat.S_ISDIR(status.st_mode):
+                # A submodule: a read of a file in it does not move the folder's time.
+                if any(path.iterdir()):
+                    before[file] = None
+                continue
             if not _would_move(status):
                 # After a recent read, setting its times to their current values makes
                 # the next read visible.

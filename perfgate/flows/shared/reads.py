@@ -96,9 +96,11 @@ def files_read_here(files: Iterable[str], repository: Repository) -> set[str]:
 def like_read_files(files: Iterable[str], read: Iterable[str]) -> set[str]:
     """The subset of files in the folder, and with the suffix, of one that was read: a
     glob may match both.
+
+    A name that is not text stands in no list of what was read, so it counts as read.
     """
     kinds = {_kind(file) for file in read}
-    return {file for file in files if _kind(file) in kinds}
+    return {file for file in files if _kind(file) in kinds or not file.isprintable()}
 
 
 def _kind(file: str) -> tuple[PurePosixPath, str]:

@@ -63,5 +63,17 @@ def test_watch_reads__last_read_long_ago__another_read_shows(folder: Path) -> No
     assert files_read() == ["opened"]
 
 
+def test_watch_reads__submodule__counts_as_read_if_it_is_filled(folder: Path) -> None:
+    """git lists a submodule as one name; what is read below it does not show there."""
+    for name in ("filled", "empty"):
+        (folder / name).mkdir()
+    (folder / "filled" / "weights").write_text("1")
+    files_read = watch_reads(folder, [*NAMES, "filled", "empty"])
+    if files_read is None:
+        pytest.skip("this file system keeps no access times")
+    (folder / "filled" / "weights").read_text()
+    assert files_read() == ["filled"]
+
+
 def test_watch_reads__folder_that_nothing_can_be_written_to__is_not_known(tmp_path: Path) -> None:
     assert watch_reads(tmp_path / "absent", []) is None

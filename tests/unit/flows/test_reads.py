@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -52,3 +53,8 @@ def test_files_named_in_code__string_of_a_commit__path_or_not(
 def test_like_those__same_folder_and_ending__may_be_found_by_a_pattern() -> None:
     files = ["docs/system.md", "docs/other.md", "docs/other.png", "docs/guide/other.md", "README.md"]
     assert like_read_files(files, ["docs/system.md"]) == {"docs/system.md", "docs/other.md"}
+
+
+def test_like_those__name_that_no_list_can_hold__may_be_read() -> None:
+    latin_1 = os.fsdecode("docs/größe.md".encode("latin-1"))
+    assert like_read_files([latin_1, "docs/other.md"], ["prompts/system.md"]) == {latin_1}
