@@ -465,9 +465,9 @@ class PathSettings(
     the repository's root.
 
     perfgate.toml and the workload files always count, and so does a file that the
-    workload may read, unless `ignore` names it without a wildcard. An unseen slowdown
-    costs more than minutes of a machine, so nothing but documentation and files of
-    other CI hosts is ignored by default.
+    workload may read, or by which `[measure] setup` installs packages, unless `ignore`
+    names it without a wildcard. An unseen slowdown costs more than minutes of a machine,
+    so nothing but documentation and files of other CI hosts is ignored by default.
     """
 
     relevant: Annotated[list[Text], doc("The files that count.")] = msgspec.field(

@@ -23,7 +23,11 @@ from perfgate.flows.shared.reads import files_that_may_be_read
 from perfgate.flows.shared.store import open_project_store
 from perfgate.flows.trust.commits import config_at, same_code_between
 from perfgate.git.repository import Repository
-from perfgate.judging.gate.paths import always_relevant, skipped_because
+from perfgate.judging.gate.paths import (
+    always_relevant,
+    files_of_environment,
+    skipped_because,
+)
 from perfgate.judging.store.index import read_index
 from perfgate.judging.store.store import Page, SeriesPlace
 from perfgate.locale import sentence
@@ -203,7 +207,8 @@ def _is_relevant(
     because = skipped_because(
         changed,
         rules.paths,
-        always=always_relevant(rules, prefix),
+        always=always_relevant(rules, prefix)
+        | files_of_environment(changed, rules, prefix),
         read=lambda files: files_that_may_be_read(
             files, repository, rules, commits, in_clone=True
         ),

@@ -34,6 +34,7 @@ from perfgate.git.repository import MAIN_NAMES, BaseChoice, Repository
 from perfgate.judging.gate.paths import (
     always_relevant,
     excluded_files,
+    files_of_environment,
     files_taken_in,
     skipped,
     skipped_because,
@@ -144,6 +145,16 @@ class Change:
         )
         return replace(self, sides=sides._replace(head_source=source))
 
+    def always_relevant(self, changed: Sequence[str], head: Config) -> set[str]:
+        """The files that count despite the path filter, by the settings of both
+        sides; ``head`` are those of the check.
+        """
+        files: set[str] = set()
+        for settings in (head, self.rules):
+            files |= always_relevant(settings, self.prefix)
+            files |= files_of_environment(changed, settings, self.prefix)
+        return files
+
     def files_to_try(self, trees: Mapping[str, Path], config: Config) -> ChangedFiles:
         """The changed files, sorted; ``config`` are the settings of the check.
 
@@ -159,8 +170,7 @@ class Change:
             trees["base"],
             trees["head"],
             changed,
-            always=always_relevant(config, self.prefix)
-            | always_relevant(self.rules, self.prefix),
+            always=self.always_relevant(changed, config),
             excluded=excluded_files(changed, paths),
             taken_in=files_taken_in(changed, paths),
         )
@@ -268,8 +278,7 @@ def skipped_decision(change: Change) -> DecisionDocument | None:
         because = skipped_because(
             changed,
             paths,
-            always=always_relevant(change.config, change.prefix)
-            | always_relevant(change.rules, change.prefix),
+            always=change.always_relevant(changed, change.config),
             read=lambda files: files_that_may_be_read(
                 files, repository, change.rules, commits, in_clone=options.work_tree
             ),

@@ -23,7 +23,11 @@ from perfgate.git.repository import files_between, prefix_of
 from perfgate.job_settings import JobReference
 from perfgate.judging.forge.forge import ChangeRequest, Forge
 from perfgate.judging.gate.evidence.trusted import Required, RequiredJob
-from perfgate.judging.gate.paths import always_relevant, skipped_because
+from perfgate.judging.gate.paths import (
+    always_relevant,
+    files_of_environment,
+    skipped_because,
+)
 from perfgate.judging.store.runs import stored_run, stored_runs
 from perfgate.judging.store.store import GitAccess, Page, Store
 
@@ -117,7 +121,7 @@ def grounds_of_base(
     skipped = skipped_because(
         changed,
         rules.paths,
-        always=always,
+        always=always | files_of_environment(list(changed), rules, prefix.rstrip("/")),
         read=lambda files: not_known_as_unread(
             files, files_read_on_main(rules, environ)
         ),

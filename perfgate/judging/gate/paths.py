@@ -132,6 +132,30 @@ def always_relevant(config: Config, prefix: str) -> set[str]:
     }
 
 
+def files_of_environment(
+    changed: Sequence[str], config: Config, prefix: str
+) -> set[str]:
+    """The changed files that define the packages of a side.
+
+    They count despite the filter, unless it names the file itself: what `[measure]
+    setup` installs by them is measured, but no measured process reads them.
+    """
+    if not config.measure.setup:
+        return set()
+    ignored = {pattern.strip().lstrip("/") for pattern in config.paths.ignore}
+    below = f"{prefix}/" if prefix else ""
+    patterns = GitIgnoreSpec.from_lines(
+        f"/{pattern}" for pattern in config.measure.requirements
+    )
+    return {
+        file
+        for file in changed
+        if file.startswith(below)
+        and file not in ignored
+        and patterns.match_file(file.removeprefix(below))
+    }
+
+
 def skipped(
     because: Message,
     *,

@@ -9,7 +9,7 @@ from perfgate.config import PathSettings, parse_config
 from perfgate.document.decision import Policy
 from perfgate.document.message import Message
 from perfgate.document.run import Source
-from perfgate.judging.gate.paths import always_relevant, skipped, skipped_because
+from perfgate.judging.gate.paths import always_relevant, files_of_environment, skipped, skipped_because
 from perfgate.judging.gate.verdict import exit_code
 from perfgate.judging.report.text.messages import word
 from perfgate.locale import speaking
@@ -117,6 +117,29 @@ def test_skipped_because__what_says_what_is_measured__always_counts() -> None:
     assert skipped_because(["models/a/perf/w.py"], everything, always=always) is None
     assert skipped_because(["models/a/perfgate.toml"], everything, always=always) is None
     assert skipped_because(["perfgate.toml"], everything, always=always) is not None
+
+
+@pytest.mark.parametrize(
+    ("setup", "counting"),
+    [
+        ("pip install -r docs/requirements.txt", {"models/a/docs/requirements.txt", "models/a/req/x.in"}),
+        ("", set()),  # both sides have the same packages
+    ],
+)
+def test_files_of_environment__what_the_setup_installs_by__counts_despite_the_filter(
+    setup: str, counting: set[str]
+) -> None:
+    config = parse_config(
+        f'workload = "perf/w.py:w"\n[measure]\nsetup = "{setup}"\nrequirements = ["docs/requirements.txt", "req/*.in"]\n'
+        '[paths]\nignore = ["docs/**", "/models/a/req/named.in"]\n',
+        Path("/project/perfgate.toml"),
+    )
+    changed = ["docs/requirements.txt", "models/a/docs/requirements.txt", "models/a/req/x.in"]
+    changed += ["models/a/req/deep/x.in", "models/a/req/named.in"]
+    files = files_of_environment(changed, config, "models/a")
+    assert files == counting
+    because = skipped_because(changed, PathSettings(relevant=["src/"]), always=files)
+    assert (because is None) == bool(counting)
 
 
 def test_skipped__decision__exit_0_the_rule_in_the_reasons_and_in_chinese() -> None:
