@@ -320,6 +320,45 @@ def test_plan_step__inputs__become_options(tmp_path: Path, environ: dict[str, st
     assert (tmp_path / "said").read_text() == f"plan --base HEAD^1 --outputs --directory model{options}\n"
 
 
+@pytest.mark.parametrize(("is_merged", "base"), [(True, "HEAD^1"), (False, "d" * 40)])
+def test_gitlab__merge_train__compared_with_what_it_was_merged_into_or_rebased_on(
+    tmp_path: Path, is_merged: bool, base: str
+) -> None:
+    """A merge train of a project with fast-forward merges has no merge commit: the parent of its head may be the change's."""
+    identity = ("-c", "user.name=ann", "-c", "user.email=ann@example.org")
+    _run("git", "init", "--quiet", tmp_path)
+    for message in ("main", "first of the change", "second of the change"):
+        _run("git", "-C", tmp_path, *identity, "commit", "--quiet", "--allow-empty", "--message", message)
+    if is_merged:
+        _run("git", "-C", tmp_path, "checkout", "--quiet", "-b", "train", "HEAD~2")
+        _run("git", "-C", tmp_path, *identity, "merge", "--quiet", "--no-ff", "--message", "merge", "@{-1}")
+    said = tmp_path / "said"
+    perfgate = tmp_path / "perfgate"
+    perfgate.write_text(f'#!/bin/sh\necho "$@" >> {said}\n')
+    perfgate.chmod(0o755)
+    environ = {
+        "PATH": os.environ["PATH"],
+        "CI_MERGE_REQUEST_IID": "7",
+        "CI_MERGE_REQUEST_EVENT_TYPE": "merge_train",
+        "CI_MERGE_REQUEST_TARGET_BRANCH_SHA": "d" * 40,
+        "CI_MERGE_REQUEST_DIFF_BASE_SHA": "b" * 40,
+        "GATE_OUT": "perfgate-out",
+    }
+    text = (ROOT / "templates" / "perfgate.yml").read_text(encoding="utf-8").replace("!reference", "")
+    *_, template = YAML(typ="safe").load_all(text)
+    plan, measure = (
+        next(
+            line for line in template[f"$[[ inputs.name ]]-{job}"]["script"] if f"set -- {command} --base" in str(line)
+        )
+        for job, command in (("plan", "plan"), ("measure", "check"))
+    )
+    script = f'project=. perfgate={perfgate}\ngate() {{ $perfgate "$@"; }}\n{plan}\n{measure}'
+    subprocess.run(["sh", "-e", "-c", script], cwd=tmp_path, env=environ, check=True, capture_output=True)
+    planned, measured, _report = said.read_text().splitlines()
+    assert planned == f"plan --base {base}"
+    assert measured.startswith(f"-I -m perfgate check --base {base} ")
+
+
 def _installs() -> list[dict[str, Any]]:
     jobs = [job for name in ("gate", "trusted") for job in _jobs(name).values()]
     return [step for job in jobs for step in job["steps"] if step["name"] == "Install perfgate"]
