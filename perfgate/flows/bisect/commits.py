@@ -5,7 +5,7 @@ workload runs.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -16,6 +16,7 @@ from perfgate.document.bisection import CommitChange
 from perfgate.document.comparison import Exact
 from perfgate.document.decision import DecisionDocument
 from perfgate.document.files import read_run
+from perfgate.document.run import RunDocument
 from perfgate.errors import StoreError, UsageError
 from perfgate.flows.bisect.answers import Signal, place_of
 from perfgate.flows.bisect.search import States, TrialSides
@@ -29,6 +30,7 @@ from perfgate.judging.gate.paths import (
     skipped_because,
 )
 from perfgate.judging.store.index import read_index
+from perfgate.judging.store.runs import stored_run
 from perfgate.judging.store.store import Page, SeriesPlace
 from perfgate.locale import sentence
 from perfgate.stats.culprits import Answer
@@ -66,9 +68,9 @@ class CommitStates(States):
 
     def follow(self, signal: Signal, decision: DecisionDocument, folder: Path) -> None:
         if signal.counters:
-            fingerprint = read_run(folder / "head" / "run.json").testbed.fingerprint
+            measured = read_run(folder / "head" / "run.json")
             self._stored = StoredCounters(
-                self.config, self.good, signal, decision, fingerprint, os.environ
+                self.config, self.good, signal, decision, measured, os.environ
             )
 
     def stored_answer(self, applied: frozenset[int]) -> Answer | None:
@@ -78,7 +80,12 @@ class CommitStates(States):
 
 
 class StoredCounters:
-    """The followed counters in the stored runs of a testbed."""
+    """The followed counters in the stored runs of a testbed.
+
+    ``measured`` is the head of the first gate. A stored run counts only if it has the
+    same workload files: a gate measures both sides by those of the newer commit, so
+    that a change of a workload alone slows nothing.
+    """
 
     def __init__(
         self,
@@ -86,9 +93,14 @@ class StoredCounters:
         good: str,
         signal: Signal,
         decision: DecisionDocument,
-        fingerprint: str,
+        measured: RunDocument,
         environ: Mapping[str, str],
     ) -> None:
+        fingerprint = measured.testbed.fingerprint
+        self._project = config.project
+        self._workloads = signal.workloads
+        self._files = _workload_files(measured, signal.workloads)
+        self._ids: dict[str, set[str]] = {}
         self._followed: list[Exact] = []
         for comparison in decision.comparisons:
             if (
@@ -98,8 +110,8 @@ class StoredCounters:
                 self._followed.append(comparison)
         self._values: list[dict[str, float]] = []
         try:
-            store = open_project_store(config, environ)
-            index = read_index(store, config.project, Page(testbed=fingerprint))
+            self._store = open_project_store(config, environ)
+            index = read_index(self._store, config.project, Page(testbed=fingerprint))
             for reference in self._followed:
                 history = index.history(
                     SeriesPlace(
@@ -112,8 +124,10 @@ class StoredCounters:
                 )
                 values: dict[str, float] = {}
                 for stored in history:
-                    if commit := index.runs[stored.position].commit:
-                        values[commit] = stored.value
+                    run = index.runs[stored.position]
+                    if run.commit:
+                        values[run.commit] = stored.value
+                        self._ids.setdefault(run.commit, set()).add(run.id)
                 self._values.append(values)
         except StoreError:
             self._followed = []
@@ -140,7 +154,28 @@ class StoredCounters:
             if is_worse:
                 answer = "slow"
             answer = answer or "fast"
+        if answer and not self._has_same_workloads(commit):
+            return None
         return answer
+
+    def _has_same_workloads(self, commit: str) -> bool:
+        try:
+            for run_id in self._ids[commit]:
+                run = stored_run(self._store, self._project, run_id)
+                if _workload_files(run, self._workloads) != self._files:
+                    return False
+        except StoreError:
+            return False
+        return True
+
+
+def _workload_files(run: RunDocument, names: Collection[str]) -> dict[str, str]:
+    """The SHA-256 of the files of some workloads."""
+    files: dict[str, str] = {}
+    for workload in run.workloads:
+        if workload.name in names:
+            files[workload.name] = workload.sha256
+    return files
 
 
 def states_between(

@@ -402,6 +402,31 @@ def test_bisect__stored_runs_know_the_counters__their_commits_need_no_gate_unles
     assert len(gate.asked) == 3
 
 
+def test_bisect__stored_runs_of_another_workload_file__their_commits_are_not_blamed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """For some commits the workload itself did more, which a gate measures on both sides."""
+    history = make_history(tmp_path / "clone", 16, 11)
+    monkeypatch.setenv(STORE_VARIABLE, str(tmp_path / "store.db"))
+    store = open_project_store(load_config(history.root), os.environ)
+    for number in range(1, 15):
+        is_other = 3 <= number <= 8
+        operators = 150 if is_other else (104 if number >= 11 else 100)
+        values = {"counters.framework_ops": operators}
+        counted = CounterSet(workload="encoder", shape="long", repeats=3, values=values, ops=[])
+        run = make_run(None, counters=[counted], source=Source(commit=history.commits[number], branch="main"))
+        workloads = run.workloads
+        if is_other:
+            workloads = [msgspec.structs.replace(workload, sha256="b" * 64) for workload in workloads]
+        session = msgspec.structs.replace(run.session, id=f"session-{number}")
+        record_run(store, msgspec.structs.replace(run, session=session, workloads=workloads))
+    document = search(SimulatedGate(history), tmp_path / "out")
+    assert [document.searched.changes[at].commit for at in document.culprits[0]] == [history.commits[11]]
+    assert document.confirmation is not None
+    assert document.confirmation.answer == "slow"
+    assert sum(trial.answered_by == "store" for trial in document.tried) > 0
+
+
 def test_states__commits_of_a_merged_branch__the_merge_alone_is_one(tmp_path: Path) -> None:
     history = make_history(tmp_path / "clone", 3, 99)
     git(history.root, "checkout", "-q", "-b", "topic", history.commits[1])
