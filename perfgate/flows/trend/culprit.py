@@ -34,8 +34,8 @@ from perfgate.judging.trend.causes import culprit_of
 from perfgate.locale import sentence
 
 
-class _OutOfTimeError(Exception):
-    """The minutes of the bisection are over."""
+class _OutOfTimeError(MachineBusyError):
+    """The minutes of the bisection are over: the machine is no longer free for it."""
 
 
 def bisect_oldest(
@@ -88,13 +88,6 @@ def bisect_oldest(
             # The testbed of the first gate, which every bisection has.
             first = Path(folder, "gates", "01", "head", "run.json")
             fingerprint = read_run(first).testbed.fingerprint
-    except MachineBusyError:
-        progress.note(
-            sentence(
-                "the machine is in use; the next report bisects the oldest regression"
-            )
-        )
-        return []
     except _OutOfTimeError:
         progress.note(
             sentence(
@@ -103,6 +96,13 @@ def bisect_oldest(
                 good=good[:10],
                 bad=bad[:10],
                 minutes=config.trend.bisect_minutes,
+            )
+        )
+        return []
+    except MachineBusyError:
+        progress.note(
+            sentence(
+                "the machine is in use; the next report bisects the oldest regression"
             )
         )
         return []
@@ -144,7 +144,7 @@ def _until(check: Check, deadline: float, clock: Callable[[], float]) -> Check:
     ) -> DecisionDocument:
         seconds_left = deadline - clock()
         if seconds_left <= 0:
-            raise _OutOfTimeError
+            raise _OutOfTimeError("the minutes of the bisection are over")
         return check(
             directory,
             replace(options, time_budget=min(options.time_budget, seconds_left)),

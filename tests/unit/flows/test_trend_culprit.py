@@ -158,6 +158,17 @@ def test_judged__confirmation_with_a_culprit__the_only_commit_of_the_entry_with_
     assert [entry.sign for entry in explained.origin_evidence] == ["confirmed", "bisected"]
 
 
+def test_bisect_oldest__minutes_are_over_before_the_last_gate__the_culprit_is_kept(history: History) -> None:
+    """The last gate only shows the culprit alone."""
+    gate = SimulatedGate(history, spread=0.001)
+    bisected(history, trend_of(step(history)), gate, Said())
+    times = iter([0.0] * len(gate.asked) + [1900.0])
+    again = SimulatedGate(history, spread=0.001)
+    (confirmation,) = bisected(history, trend_of(step(history)), again, Said(), clock=lambda: next(times))
+    assert confirmation.culprit == history.commits[CULPRIT]
+    assert len(again.asked) == len(gate.asked) - 1
+
+
 def test_commit_names__author_and_subject_in_latin_1__can_be_written(tmp_path: Path) -> None:
     history = make_history(tmp_path / "clone", BAD + 1, CULPRIT)
     name_in_latin_1(history)
