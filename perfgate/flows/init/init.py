@@ -37,7 +37,7 @@ from perfgate.flows.init.project import (
     read_declared,
     read_project,
 )
-from perfgate.flows.init.uv import find_uv
+from perfgate.flows.init.uv import PYTHON_VERSION, find_uv
 from perfgate.flows.shared.preflight import preflight
 from perfgate.git.commands import run_git
 from perfgate.git.repository import MAIN_NAMES, Repository, checked_out, readable
@@ -329,6 +329,12 @@ def _refuse_odd_values(options: InitOptions) -> None:
                 name=name,
                 text=text,
             )
+    python = options.python or ""
+    if python[:1].isdigit() and not PYTHON_VERSION.fullmatch(python):
+        raise UsageError(
+            "--python must be a version such as 3.11, or the name or path of an interpreter, found {python!r}",
+            python=python,
+        )
 
 
 def _wanted_forge(options: InitOptions, origin: str) -> tuple[Forge | None, str]:

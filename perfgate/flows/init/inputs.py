@@ -5,7 +5,6 @@ without those equal to its defaults.
 from __future__ import annotations
 
 import json
-import re
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ from typing import Literal
 
 from perfgate.flows.init.lock import LOCK
 from perfgate.flows.init.project import NewProject
+from perfgate.flows.init.uv import PYTHON_VERSION
 from perfgate.git.commands import run_git
 from perfgate.git.repository import Repository
 
@@ -101,7 +101,7 @@ def inputs_of(
         setup = shlex.join(
             ["python", "-m", "pip", "install", "-r", str(Path(below) / LOCK)]
         )
-    version = python if re.fullmatch(r"3\.\d+", python) else ""
+    version = python if PYTHON_VERSION.fullmatch(python) else ""
     publishing = list(options.publish_labels or ())
     inputs: Inputs = {"directory": below}
     if forge == "gitlab":

@@ -21,6 +21,8 @@ from perfgate.locale import Activity
 SECONDS = 600.0
 # GitHub's and GitLab's hosted runners: x86-64 with a glibc of at least 2.28.
 _PLATFORM = "x86_64-manylinux_2_28"
+# A version of Python, in contrast to the name or path of an interpreter.
+PYTHON_VERSION = re.compile(r"3\.\d+(?:\.\d+)?")
 # Options of a requirements file that uv and pip share, by the name of pip's setting.
 _INDEX_SETTINGS = ("index-url", "extra-index-url", "find-links")
 
@@ -57,7 +59,7 @@ def compile_requirements(
     and ``hidden`` packages are left out. Raises UsageError if uv fails.
     """
     options = ["--generate-hashes", "--python-platform", _PLATFORM]
-    if re.fullmatch(r"3\.\d+", python):
+    if PYTHON_VERSION.fullmatch(python):
         options += ["--python-version", python]
     for name in hidden:
         options += ["--no-emit-package", name]

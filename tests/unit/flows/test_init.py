@@ -455,6 +455,29 @@ def test_init__image__the_container_sees_the_devices(project: Path) -> None:
     assert "/usr/local/bin/npu-smi:/usr/local/bin/npu-smi" in container["volumes"]
 
 
+@pytest.mark.parametrize(
+    ("python", "inputs"),
+    [
+        ("3.11", {"python-version": "3.11"}),
+        ("3.11.4", {"python-version": "3.11.4"}),
+        ("/opt/python/bin/python3", {"python": "/opt/python/bin/python3"}),
+    ],
+)
+def test_init__python__a_version_is_installed_and_an_interpreter_taken(
+    project: Path, python: str, inputs: dict[str, str]
+) -> None:
+    start_project(project, unlocked(forge="github", action=ACTION, labels=["self-hosted"], python=python))
+    given = load_yaml(project / GITHUB[2])["jobs"]["gate"]["with"]
+    assert {name: value for name, value in given.items() if name.startswith("python")} == inputs
+
+
+@pytest.mark.parametrize("python", ["3", "3.x", "2.7", "3.11-slim"])
+def test_init__python_that_is_neither_a_version_nor_an_interpreter__refused(project: Path, python: str) -> None:
+    with pytest.raises(UsageError, match=r"--python must be a version such as 3\.11"):
+        start_project(project, unlocked(forge="github", action=ACTION, python=python))
+    assert files(project) == set()
+
+
 @pytest.mark.parametrize(("branch", "told"), [("trunk", ""), ("develop", "develop")])
 def test_init__another_main_branch__known_before_the_first_commit(tmp_path: Path, branch: str, told: str) -> None:
     root = tmp_path / "model"
