@@ -65,6 +65,20 @@ def test_on_changes__operators_in_a_loop__said_with_counts_and_command() -> None
     assert (found.gain, found.command) == (None, "perfgate local --workload encoder")
 
 
+@pytest.mark.parametrize(
+    ("metric", "base", "head", "expected"),
+    [
+        ("counters.collectives", 0, 1, "hcom runs more often per call (0 → 1); every collective"),
+        ("counters.collectives", 1, 7 / 3, "hcom runs more often per call (1 → 2.3); every collective"),
+        ("counters.autograd_ops", 0, 1, "autograd records more operators (0 → 1) and keeps their inputs"),
+        ("counters.framework_ops", 1200, 2400, "hcom runs 2,400 times per call instead of 1,200; run it once"),
+    ],
+)
+def test_on_changes__any_counts__read_as_numbers(metric: str, base: float, head: float, expected: str) -> None:
+    (found,) = _advice(_regressed(metric, Part(name="hcom", base=base, head=head, line=LINE)))
+    assert word(found.message).startswith(expected)
+
+
 def test_on_changes__operators_on_several_lines__no_loop() -> None:
     sites = [Part(line=f"model.py:{line}", base=0, head=1) for line in (7, 9)]
     add = Part(name="aten::add", base=1, head=3, line="model.py:7", sites=sites)
