@@ -92,6 +92,23 @@ def test_pass__nothing_moved__is_one_line_and_folds() -> None:
     ]
 
 
+def test_title__pass_with_a_shape_that_may_only_be_faster__names_the_shape_that_may_be_slower() -> None:
+    faster = make_comparison(shape="long", delta=-0.004, interval=(-0.006, -0.002))
+    open_end = make_comparison(shape="short", delta=0.0, interval=(-0.001, 0.0015))
+    expected = "worst of 2 shapes is fast-path latency of `encoder/short` 0.0 %, at most +0.1 %"
+    assert expected in title(render_comment(make_decision(comparisons=[faster, open_end]), CONTEXT))
+
+
+def test_title__pass_of_a_job_with_a_rate_that_may_only_be_higher__names_the_number_that_may_be_worse() -> None:
+    job = {"shape": "", "evidence": "quad", "pairs": 8}
+    higher = make_comparison("serving.rate", unit="1/s", better="higher", delta=0.03, interval=(0.02, 0.04), **job)
+    slower = make_comparison("serving.latency", delta=0.001, interval=(-0.002, 0.004), **job)
+    expected = "worst is"
+    line = title(render_comment(make_decision(comparisons=[higher, slower]), CONTEXT))
+    assert expected in line
+    assert "+0.1 %, at most +0.4 %" in line
+
+
 def unfolded(lines: list[str]) -> list[str]:
     """Return the lines outside <details>."""
     depth, found = 0, []

@@ -495,7 +495,7 @@ def _of_no_slowdown(summary: Summary) -> str | None:
         parts.append(
             say(" in {numbers}", numbers=numbers.counted(len(times), "number"))
         )
-    worst = max(times, key=lambda time: abs(_worse_end(time)))
+    worst = max(times, key=_possible_loss)
     sentence = phrase("{metric} {change}, at most {at_most}")
     if places > 1:
         sentence = phrase(
@@ -519,6 +519,15 @@ def _worse_end(time: Paired) -> float:
     if time.better == "higher":
         return low
     return high
+
+
+def _possible_loss(time: Paired) -> float:
+    """The share by which a time may have got worse; below 0 if it certainly got
+    better.
+    """
+    if time.better == "higher":
+        return -_worse_end(time)
+    return _worse_end(time)
 
 
 def _margin(times: Sequence[Paired], summary: Summary, *, of_jobs: bool) -> float:
