@@ -88,6 +88,11 @@ def test_why__parts_and_measured__add_up_in_words(parts: list[OperatorDelta], sa
     assert said in why(decision(explained(*parts)))[0]
 
 
+def test_why__parts_that_together_got_faster__are_not_said_to_explain_a_slower_call() -> None:
+    parts = part("aten::mm", "removed", -300), part("aten::add", "added", 100, base_count=1, head_count=2)
+    assert not any("explains" in line for line in why(decision(explained(*parts))))
+
+
 @pytest.mark.parametrize(
     ("base", "head", "said"),
     [

@@ -422,7 +422,8 @@ def account_words(summary: Summary) -> Words | None:
             break
     else:
         return None
-    if explained.metric is None or not explained.contributions:
+    # Parts that together got faster do not explain a slower call.
+    if explained.metric is None or explained.explained <= 0:
         return None
     more = 0.0
     saved = 0.0
