@@ -15,6 +15,14 @@ from tests.fakes.documents import make_bound, make_comparison, make_counter
         (0.0386, "s", "38.6 ms"),
         (1.5, "s", "1.50 s"),
         (0.0000123, "s", "12.3 µs"),
+        (0.0009994, "s", "999 µs"),
+        (0.0009996, "s", "1.00 ms"),
+        (0.9997, "s", "1.00 s"),
+        (9.996e-10, "s", "1.00 ns"),
+        (1023.4 * 1024, "B", "1,023 KiB"),
+        (1023.6 * 1024, "B", "1.00 MiB"),
+        (1023, "B", "1,023 B"),
+        (999_600, "B/s", "1.00 MB/s"),
         (0.0, "s", "0 s"),
         (-2.2e-16, "s", "0 s"),
         (2_909_798_400, "B", "2.71 GiB"),
@@ -44,6 +52,10 @@ def test_quantity__share__reads_as_a_percentage() -> None:
 
 def test_quantities__nearly_equal__get_the_digits_that_tell_them_apart() -> None:
     assert formats.quantities([0.0361, 0.0362], formats.SECONDS) == ["36.10 ms", "36.20 ms"]
+
+
+def test_quantities__nearly_equal_and_nearly_a_larger_unit__are_in_the_unit_that_the_larger_rounds_to() -> None:
+    assert formats.quantities([0.9999e-3, 0.99999e-3], formats.SECONDS) == ["0.9999 ms", "1.000 ms"]
 
 
 def test_quantities__far_apart__share_the_unit_of_the_larger() -> None:
@@ -81,6 +93,19 @@ def test_change__time__says_slower_or_faster_and_never_a_sign(
 )
 def test_change__exact_counter__says_how_many_more_or_fewer(metric: str, base: int, head: int, expected: str) -> None:
     assert formats.change(make_counter(metric, base, head)) == expected
+
+
+def test_percent_change__exact_counter_that_hardly_moved__is_still_a_change() -> None:
+    assert formats.percent_change(make_counter("counters.bytecodes", 1_000_000, 999_900)) == "under 0.1 % fewer"
+    assert formats.percent_change(make_counter("counters.bytecodes", 1_000_000, 1_000_000)) == "no change"
+    assert formats.percent_change(make_comparison(delta=-0.0001)) == "no change"
+
+
+def test_sides__exact_sizes_that_differ_by_few_bytes__are_shown_to_the_byte() -> None:
+    copied = make_counter("counters.copy_bytes", 3_328_599_654, 3_328_600_166)
+    assert formats.sides(copied) == ("3,328,599,654 B", "3,328,600,166 B")
+    same = make_counter("counters.copy_bytes", 3_328_599_654, 3_328_599_654)
+    assert formats.sides(same) == ("3.10 GiB", "3.10 GiB")
 
 
 def test_limit__counter_that_may_rise_by_an_amount__says_the_amount() -> None:

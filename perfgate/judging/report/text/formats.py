@@ -31,6 +31,7 @@ from perfgate.judging.report.text.numbers import (
     percent,
     percent_number,
     setting,
+    whole,
 )
 from perfgate.judging.report.text.words import EMPTY, Words, phrase, phrases, say
 
@@ -128,7 +129,17 @@ def sides(comparison: Comparison) -> tuple[Words, Words]:
             return DASH, say("changed")
         return _passed(comparison.base), _passed(comparison.head)
     base, head = quantities([comparison.base, comparison.head], comparison)
+    differs = isinstance(comparison, Exact) and comparison.base != comparison.head
+    if differs and base == head and comparison.unit == "B":
+        return _in_bytes(comparison.base), _in_bytes(comparison.head)
     return base, head
+
+
+def _in_bytes(size: float | None) -> Words:
+    """Every byte of a size: exact sizes may differ by less than their digits show."""
+    if size is None:
+        return DASH
+    return Words(f"{whole(size)} B")
 
 
 def quantity(value: float | None, measure: HasMeasure) -> Words:
@@ -208,6 +219,8 @@ def percent_change(comparison: Comparison) -> Words | None:
     """The relative change alone, None if there is none."""
     if not isinstance(comparison, NumberComparison) or comparison.delta is None:
         return None
+    if isinstance(comparison, Exact):
+        return exact_percent(comparison.delta, comparison)
     return directed_percent(comparison.delta, comparison)
 
 
@@ -243,6 +256,15 @@ def directed_percent(share: float, measure: HasMeasure) -> Words:
     if not math.isfinite(share):
         return say("no bound")
     if abs(share) < NO_CHANGE:
+        return say("no change")
+    return exact_percent(share, measure)
+
+
+def exact_percent(share: float, measure: HasMeasure) -> Words:
+    """A relative change between exact numbers, which is a change however small:
+    ``under 0.1 % fewer``.
+    """
+    if share == 0:
         return say("no change")
     more, less = _directions(measure)
     if _is_share(measure):

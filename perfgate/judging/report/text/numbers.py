@@ -225,18 +225,31 @@ def _scale(values: Sequence[float], unit: str, *, share: bool) -> tuple[float, s
     largest = max(map(abs, values), default=0.0)
     if not largest:
         return 1.0, f" {unit}"
-    for factor, name in scales:
+    chosen = len(scales) - 1
+    for position, (factor, _) in enumerate(scales):
         if largest >= factor:
-            return factor, f" {name}"
-    factor, name = scales[-1]
+            chosen = position
+            break
+    factor, name = scales[chosen]
+    if chosen > 0:
+        larger, larger_name = scales[chosen - 1]
+        in_unit = largest / factor
+        # Rounded first: 999.9 µs are 1.00 ms, not 1,000 µs.
+        shown = round(in_unit, _decimals(in_unit, _digits(values, unit, factor)))
+        if shown >= round(larger / factor):
+            return larger, f" {larger_name}"
     return factor, f" {name}"
 
 
 def _number(value: float, digits: int) -> str:
-    """Write ``digits`` significant digits, or a whole number if ``digits`` is 0."""
+    return f"{value:,.{_decimals(value, digits)}f}"
+
+
+def _decimals(value: float, digits: int) -> int:
+    """The decimals that show ``digits`` significant digits; none if ``digits`` is 0."""
     if digits == 0 or value == 0:
-        return f"{value:,.0f}"
+        return 0
     # Rounded first: 9.9999 is 10.00, not 10.000.
     exponent = int(f"{value:.{digits - 1}e}".partition("e")[2])
     decimals = max(0, digits - 1 - exponent)
-    return f"{value:,.{min(decimals, digits)}f}"
+    return min(decimals, digits)

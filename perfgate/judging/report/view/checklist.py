@@ -223,7 +223,7 @@ def _difference(row: StepComparison) -> Words:
     if isinstance(difference, CountDifference):
         if difference.delta is None:
             return formats.difference(row.base, row.head, row)
-        return formats.directed_percent(difference.delta, measure)
+        return formats.exact_percent(difference.delta, measure)
     if difference.interval is None or difference.delta is None:
         return say("too few turns")
     if row.is_resolved:
