@@ -201,10 +201,16 @@ def documents_of(job: Job, measured: Measured) -> tuple[RunDocument, RunDocument
             failed += job_turns.failed
             record = job_turns.record
             if record.rate is not None:
-                rate = f"{record.rate:.3g}"
-                load = f"{RATE_SHARE * record.rate:.3g}"
-                of_job = {"workload": record.name, "rate": rate, "load": load}
-                rates.append(Message("notes.job-rate", {**of_job}))
+                rates.append(
+                    Message(
+                        "notes.job-rate",
+                        {
+                            "workload": record.name,
+                            "rate": record.rate,
+                            "load": RATE_SHARE * record.rate,
+                        },
+                    )
+                )
         head = replace(
             head,
             pairs=replace(head.pairs, failed=failed),

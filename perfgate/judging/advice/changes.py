@@ -244,10 +244,9 @@ def _suggestion(
 ) -> Suggestion:
     advice = CHANGE_ADVICE[rule]
     seconds, gain = _share_of_call(advised, decision)
-    evidence: dict[str, Evidence] = {
-        "base": _whole_if_possible(advised.base_count or 0.0),
-        "head": _whole_if_possible(advised.head_count or 0.0),
-    }
+    base = _whole_if_possible(advised.base_count or 0.0)
+    head = _whole_if_possible(advised.head_count or 0.0)
+    evidence: dict[str, Evidence] = {"base": base, "head": head}
     if advised.op:
         evidence["op"] = advised.op
     if advised.base_inputs and advised.head_inputs:
@@ -260,7 +259,13 @@ def _suggestion(
         workload=advised.workload,
         shape=advised.shape,
         message=message_from(
-            f"advice.{rule}", {"op": Message("advice.an-operator"), **evidence}
+            f"advice.{rule}",
+            {
+                "op": Message("advice.an-operator"),
+                **evidence,
+                "base": round(base, 1),
+                "head": round(head, 1),
+            },
         ),
         severity="warning",
         line=advised.line,

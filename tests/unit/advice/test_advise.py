@@ -316,5 +316,5 @@ def test_suggestions__compiling_is_faster__promised_as_measured(noticed: StepRes
 
 
 def test_suggestions__evidence_of_another_type_than_the_words_need__nothing_is_suggested() -> None:
-    noticed = step(10, finding("batching.saturated", most="many", rate=100.0))
+    noticed = step(10, finding("batching.saturated", most=100.0, rate="many"))
     assert suggestions(make_run(steps=[noticed])) == []

@@ -9,6 +9,7 @@ import pytest
 from perfgate.document.comparison import Comparison, Exact, Paired
 from perfgate.document.decision import Suggestion
 from perfgate.document.explanation import Explanation, OperatorDelta, Part
+from perfgate.document.message import english
 from perfgate.judging.advice.changes import on_changes
 from perfgate.judging.report.text.messages import word
 from tests.fakes.documents import make_comparison, make_counter, make_decision
@@ -77,6 +78,7 @@ def test_on_changes__operators_in_a_loop__said_with_counts_and_command() -> None
 def test_on_changes__any_counts__read_as_numbers(metric: str, base: float, head: float, expected: str) -> None:
     (found,) = _advice(_regressed(metric, Part(name="hcom", base=base, head=head, line=LINE)))
     assert word(found.message).startswith(expected)
+    assert english(found.message) == word(found.message)
 
 
 def test_on_changes__operators_on_several_lines__no_loop() -> None:

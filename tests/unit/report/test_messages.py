@@ -47,6 +47,31 @@ def test_word__message__its_sentence_in_both_languages(message: Message, english
         assert word(message) == chinese
 
 
+def test_word_finding__rates_and_counts__have_no_exponent() -> None:
+    full = Finding(rule="batching.saturated", severity="warning", evidence={"rate": 5000.0, "most": 1234.5})
+    assert word_finding(full).endswith("5000 requests per second; the maximum is about 1,234")
+    on_cpu = Finding(rule="ops.ai_cpu", severity="warning", evidence={"op": "Cast", "types": "int64", "calls": 1e4 / 3})
+    assert "Cast (int64): 3,333 per call" in word_finding(on_cpu)
+
+
+def test_advice__compiled_while_steps_run__its_count_has_the_digits_of_the_finding() -> None:
+    values = {"count": 7 / 3, "time": 0.01}
+    for rule in ("graph.op_compiled", "graph.compiled_again"):
+        finding = word_finding(Finding(rule=rule, severity="warning", evidence=values))
+        advice = word(Message(f"advice.{rule}", values))
+        assert "2.33 per step" in finding
+        assert "2.33" in advice
+        assert "2.333" not in advice
+
+
+@pytest.mark.parametrize("code", sorted(code for code in MESSAGES if code.startswith("advice.")))
+def test_advice__any__can_be_worded_where_the_report_is_not(code: str) -> None:
+    """Suggestions are compared by their English sentences, which Python's own formats have to understand."""
+    for _, name, spec, _ in Formatter().parse(MESSAGES[code].other):
+        if name is not None:
+            assert format(1.0, spec)
+
+
 @pytest.mark.parametrize("language", ["en", "zh"])
 @pytest.mark.parametrize(
     ("message", "shown"),

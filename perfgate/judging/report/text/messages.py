@@ -217,6 +217,7 @@ _FORMATS: dict[str, Callable[[MessageValue], str]] = {
     "duration": _number(numbers.duration),
     "level": _number(lambda value: f"{100 * value:.1f} %"),
     "metric": _metric,
+    "number": _number(lambda value: numbers.amount(value, "1")),
     "percent": _number(numbers.percent),
     "setting": _number(numbers.setting),
     "share": _number(lambda value: f"{float(f'{100 * value:.2g}'):g} %"),
