@@ -40,3 +40,12 @@ def test_table__long_texts_beside_a_title_of_one_word__texts_are_folded_and_the_
 
     assert "difference" in lines[0]
     assert max(map(len, lines)) <= 80
+
+
+def test_table__cells_of_two_lines__are_as_wide_as_the_longest_line() -> None:
+    table = Table("metric", "base>")
+    table.add_row(Text("fast-path latency of a call\nencoder/long-enough-to-matter"), "1")
+    assert [line.rstrip() for line in by_rich(table)][-2:] == [
+        "fast-path latency of a call        1",
+        "encoder/long-enough-to-matter",
+    ]

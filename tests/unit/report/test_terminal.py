@@ -26,9 +26,9 @@ from tests.fakes.documents import (
 )
 
 
-def shown(render, document, *, colour: bool = False, environ: dict[str, str] | None = None) -> str:
+def shown(render, document, *, colour: bool = False, environ: dict[str, str] | None = None, width: int = 80) -> str:
     stream = io.StringIO()
-    console = Console(file=stream, width=80, force_terminal=colour, _environ=environ or {})
+    console = Console(file=stream, width=width, force_terminal=colour, _environ=environ or {})
     render(document, console, "en")
     return stream.getvalue()
 
@@ -50,6 +50,26 @@ def test_render_terminal__failure__verdict_rows_why_and_try_in_80_columns() -> N
     assert "1. model.py:88\n" in text
     assert "Replace the loop of 24 aten::add by one batched call" in text
     assert max(len(line) for line in text.splitlines()) <= 80
+
+
+def test_render_terminal__narrow__every_row_has_its_metric_and_both_sides_whole() -> None:
+    text = shown(render_terminal, failing(), width=40)
+    lines = [line.rstrip() for line in text.splitlines()]
+    assert max(map(len, lines)) <= 40
+    assert "…" not in text
+    first = lines.index("  metric fast-path latency ·")
+    assert lines[first - 1] == "FAIL"
+    assert lines[first + 2 : first + 5] == [
+        "  base 36.1 ms",
+        "  head 38.6 ms",
+        "  change 6.8 % slower (5.9 to 7.7 %)",
+    ]
+
+
+def test_render_run__narrow__no_name_is_cut_off() -> None:
+    text = shown(render_run, make_run("head"), width=40)
+    assert "…" not in text
+    assert max(map(len, text.splitlines())) <= 40
 
 
 def test_render_terminal__not_a_terminal__plain_text() -> None:

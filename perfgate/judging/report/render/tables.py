@@ -1,5 +1,5 @@
-"""Tables of recordings in the terminal, also a narrow one: a number is never parted
-from its unit.
+"""Tables in the terminal, also a narrow one: a number is never parted from its unit,
+and no text is cut off.
 """
 
 from __future__ import annotations
@@ -45,7 +45,10 @@ class _Letters(NamedTuple):
 
 
 class Table:
-    """Columns under titles; a title that ends in ``>`` marks a column of numbers."""
+    """Columns under titles; a title that ends in ``>`` marks a column of numbers.
+
+    A cell may have several lines.
+    """
 
     def __init__(self, *titles: str) -> None:
         self._titles: list[str] = []
@@ -95,7 +98,7 @@ class Table:
                 first = f"{title} {first}".strip()
             yield Text(first)
             for title, cell in zip(self._titles[1:], row[1:]):
-                plain = cell.plain.strip()
+                plain = " · ".join(cell.plain.split("\n")).strip()
                 if plain:
                     yield Text(f"  {f'{title} {plain}'.strip()}")
 
@@ -108,7 +111,7 @@ class Table:
         """
         columns = []
         for index, (title, is_number) in enumerate(zip(self._titles, self._is_number)):
-            cell = max((cell_len(row[index].plain) for row in self._rows), default=1)
+            cell = max((_letters(row[index]) for row in self._rows), default=1)
             word = max(map(cell_len, title.split()), default=0)
             columns.append(_Letters(is_number, cell, cell_len(title), word))
         widths = [max(column.cell, column.title) for column in columns]
@@ -124,6 +127,11 @@ class Table:
                 most,
             )
         return widths
+
+
+def _letters(cell: Text) -> int:
+    """The letters of the longest line of a cell."""
+    return max(map(cell_len, cell.plain.split("\n")))
 
 
 def _line_width(widths: Sequence[int]) -> int:

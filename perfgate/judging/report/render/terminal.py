@@ -12,12 +12,13 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.markdown import Markdown
 from rich.padding import Padding
-from rich.table import Table
+from rich.table import Table as RichTable
 from rich.text import Text
 
 from perfgate.document.decision import DecisionDocument, Suggestion
 from perfgate.document.run import ErrorDetail, RunDocument
 from perfgate.judging.report import sections
+from perfgate.judging.report.render.tables import Table
 from perfgate.judging.report.sections import Section
 from perfgate.judging.report.text import formats, numbers
 from perfgate.judging.report.text.escape import MAX_ABOUT_FILE, clean
@@ -151,11 +152,11 @@ def render_run(run: RunDocument, console: Console, language: Language = "en") ->
     """Print a run: each step with its status, key values and findings."""
     with speaking(language):
         console.print(Text(run_title(run), "bold"))
-        table = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False)
+        table = RichTable(box=SIMPLE_HEAD, pad_edge=False, show_edge=False)
         table.add_column("#", justify="right", no_wrap=True)
-        table.add_column(say("step"))
+        table.add_column(say("step"), overflow="fold")
         table.add_column(say("status"), no_wrap=True)
-        table.add_column(say("values and findings"))
+        table.add_column(say("values and findings"), overflow="fold")
         for step in step_rows(run):
             status = Text(step.status, _STATUS_STYLES.get(step.key, "dim"))
             table.add_row(
@@ -269,12 +270,7 @@ def _print_moved(summary: Summary, console: Console) -> None:
     listed = rows[: summary.detail]
     if not listed:
         return
-    table = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False)
-    table.add_column("")
-    table.add_column(say("metric"))
-    for side in ("base", "head"):
-        table.add_column(side, justify="right", no_wrap=True)
-    table.add_column(say("change"))
+    table = Table("", "metric", "base>", "head>", "change")
     styles = {say(label): style for label, style in _LABEL_STYLES.items()}
     for words in listed:
         comparison = words.comparison
