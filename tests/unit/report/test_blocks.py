@@ -21,6 +21,7 @@ from perfgate.document.run import CodeChange
 from perfgate.flows.shared.decision import write_decision_folder
 from perfgate.flows.shared.results import folder_to_name
 from perfgate.judging.report.render.comment import CommentContext, render_comment
+from perfgate.judging.report.render.html import render_html
 from perfgate.judging.report.render.terminal import render_terminal
 from perfgate.judging.report.view.blocks import RegressionBlock, blocks
 from perfgate.judging.report.view.summary import Summary
@@ -151,6 +152,38 @@ def test_accept__files_and_terminal_of_one_check__the_same_command(
     ]
     command = f"perfgate baseline accept {named.format(folder=out)} --commit 0f1e2d3c4 --reason TEXT"
     assert commands == [[command]] * 3
+
+
+METRICS = ["framework_ops", "copies", "copy_bytes", "allocations", "bytecodes", "python_calls"]
+
+
+def counted_in(workload: str, op: str, line: str, shape: str) -> list[Comparison]:
+    return [
+        msgspec.structs.replace(counted(f"counters.{name}", 0, 1, op, line), workload=workload, shape=shape)
+        for name in METRICS
+    ]
+
+
+def test_accept__as_many_metrics_and_places_as_one_command_may_have__it_is_whole_everywhere() -> None:
+    rows = []
+    for side, line in (("encoder", "a.py:1"), ("decoder", "b.py:1")):
+        for batch in (32, 64):
+            rows += counted_in(f"transformer_{side}_large", f"aten::{side}", line, f"batch{batch}-sequence512")
+    decision = made(*rows)
+    terminal = io.StringIO()
+    render_terminal(decision, Console(file=terminal, width=3000), "en")
+    page = html.unescape(render_html(decision, None, make_run("head"), "en"))
+    for text in (render_comment(decision, CONTEXT), terminal.getvalue(), page):
+        commands = re.findall(r"perfgate baseline accept ([^…\n]*?) --commit 0f1e2d3c4 --reason TEXT", text)
+        assert [len(keys.split()) for keys in commands] == [12, 12]
+
+
+@pytest.mark.parametrize("shape", ["long" * 40, "a|b", "a\nb", "a\u202eb"])
+def test_accept__names_that_no_medium_can_show_as_they_are__no_line(shape: str) -> None:
+    rows = counted_in("encoder", "aten::add", "a.py:1", shape) + counted_in("decoder", "aten::mul", "b.py:1", "short")
+    of_encoder, of_decoder = shown(*rows)
+    assert of_encoder.accept.command is None
+    assert of_decoder.accept.command
 
 
 @pytest.mark.parametrize(

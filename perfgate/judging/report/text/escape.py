@@ -16,6 +16,9 @@ MAX_PROSE = 400
 # Of a sentence about a file: its path alone may be as long as prose, and the remedy
 # stands at the end.
 MAX_ABOUT_FILE = 1000
+# Of a command: the end of one has its required options, so it is shown whole or not at
+# all.
+MAX_COMMAND = 1000
 _FENCED_WIDTH = 160
 # U+2223 DIVIDES looks like a pipe and splits no table cell; comrak (GitLab) shows the
 # backslash of "\|".

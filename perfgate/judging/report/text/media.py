@@ -16,6 +16,7 @@ from markupsafe import Markup, escape
 
 from perfgate.document.message import Message
 from perfgate.judging.report.text.escape import (
+    MAX_COMMAND,
     MAX_PROSE,
     clean,
     code_span,
@@ -85,7 +86,7 @@ class Markdown:
 
     @staticmethod
     def command(text: str) -> Ready:
-        return Ready(code_span(text, limit=MAX_PROSE))
+        return Ready(code_span(text, limit=MAX_COMMAND))
 
     @staticmethod
     def literal(text: str) -> Ready:
@@ -135,7 +136,7 @@ class Plain:
 
     @staticmethod
     def command(text: str) -> Ready:
-        return Ready(_clean_prose(text))
+        return Ready(clean(text, limit=MAX_COMMAND))
 
     @staticmethod
     def literal(text: str) -> Ready:
@@ -210,7 +211,7 @@ class Html:
 
     @staticmethod
     def command(text: str) -> Markup:
-        return Markup("<code>{}</code>").format(_clean_prose(text))
+        return Markup("<code>{}</code>").format(clean(text, limit=MAX_COMMAND))
 
     @staticmethod
     def literal(text: str) -> Markup:

@@ -21,7 +21,7 @@ from perfgate.document.explanation import Cause
 from perfgate.document.message import Message
 from perfgate.git.commands import COMMIT_ID
 from perfgate.judging.report.text import formats, numbers
-from perfgate.judging.report.text.escape import MAX_PROSE, clean
+from perfgate.judging.report.text.escape import MAX_COMMAND, clean
 from perfgate.judging.report.text.names import place_of
 from perfgate.judging.report.text.templates import line
 from perfgate.judging.report.text.words import Words, say
@@ -116,7 +116,7 @@ def suggestion_lines(suggestion: Suggestion) -> list[str]:
     lines: list[str] = [line("shared/suggestion.j2", "plain", suggestion=suggestion)]
     for text in (suggestion.code, suggestion.command):
         if text:
-            lines.append(clean(text, limit=MAX_PROSE))
+            lines.append(clean(text, limit=MAX_COMMAND))
     return lines
 
 
@@ -361,4 +361,8 @@ def _accept_command(keys: Sequence[str], summary: Summary) -> str | None:
     commit = summary.decision.sides.head.reviewed or summary.decision.sides.head.commit
     if commit is None or not COMMIT_ID.fullmatch(commit):
         return None
-    return f"perfgate baseline accept {shlex.join(keys)} --commit {commit[:_COMMIT_LENGTH]} --reason TEXT"
+    command = f"perfgate baseline accept {shlex.join(keys)} --commit {commit[:_COMMIT_LENGTH]} --reason TEXT"
+    # Every medium cuts or replaces what it cannot show, and "|" splits table cells.
+    if "|" in command or clean(command, limit=MAX_COMMAND) != command:
+        return None
+    return command
