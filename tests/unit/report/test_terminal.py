@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 
 import msgspec
+import pytest
 from rich.console import Console
 
 from perfgate.document.decision import Policy, Procedure
@@ -33,6 +34,11 @@ def shown(render, document, *, colour: bool = False, environ: dict[str, str] | N
     return stream.getvalue()
 
 
+def without_commands(text: str) -> list[str]:
+    """The lines that are not a command to copy, which is never wrapped."""
+    return [line for line in text.splitlines() if not line.startswith("      perfgate ")]
+
+
 def failing():
     return make_decision(
         "FAIL",
@@ -49,13 +55,21 @@ def test_render_terminal__failure__verdict_rows_why_and_try_in_80_columns() -> N
     assert "24 more aten::add at" in text
     assert "1. model.py:88\n" in text
     assert "Replace the loop of 24 aten::add by one batched call" in text
-    assert max(len(line) for line in text.splitlines()) <= 80
+    assert max(map(len, without_commands(text))) <= 80
+
+
+@pytest.mark.parametrize("width", [40, 80, 300])
+def test_render_terminal__command_to_accept__is_one_line_at_any_width(width: int) -> None:
+    lines = shown(render_terminal, failing(), width=width).splitlines()
+    (command,) = (line for line in lines if "perfgate baseline accept latency.low" in line)
+    assert command.rstrip().endswith("--reason TEXT")
+    assert command.lstrip().startswith("• If intended:" if width == 300 else "perfgate baseline accept")
 
 
 def test_render_terminal__narrow__every_row_has_its_metric_and_both_sides_whole() -> None:
     text = shown(render_terminal, failing(), width=40)
     lines = [line.rstrip() for line in text.splitlines()]
-    assert max(map(len, lines)) <= 40
+    assert max(map(len, without_commands(text))) <= 40
     assert "…" not in text
     first = lines.index("  metric fast-path latency ·")
     assert lines[first - 1] == "FAIL"

@@ -22,7 +22,13 @@ from perfgate.judging.report.render.tables import Table
 from perfgate.judging.report.sections import Section
 from perfgate.judging.report.text import formats, numbers
 from perfgate.judging.report.text.escape import MAX_ABOUT_FILE, clean
-from perfgate.judging.report.text.media import BOLD, END, plain_line
+from perfgate.judging.report.text.media import (
+    BOLD,
+    COMMAND,
+    COMMAND_END,
+    END,
+    plain_line,
+)
 from perfgate.judging.report.text.messages import word
 from perfgate.judging.report.text.names import first_line, named, title_of
 from perfgate.judging.report.text.names import listed as named_places
@@ -69,6 +75,7 @@ _STATUS_STYLES = {
 LET_THROUGH = phrase("undecided, so the push proceeds; --strict would block it")
 # The selection of workloads, which repeats the command line.
 _NOT_SELECTED = "notes.not-selected"
+_INDENT = 2
 _SHOWN = 12
 _SHOWN_RECORDED = 8
 _SHOWN_STORED = 4
@@ -331,7 +338,7 @@ def _print_suggestions(suggestions: Iterable[Suggestion], console: Console) -> N
         _print_lines(title, [words], console)
         title = EMPTY
         for text in to_copy:
-            console.print(Padding(Text(text, "cyan"), (0, 0, 0, 6)))
+            _print_command(text, console, "cyan")
 
 
 def _print_lines(title: str, lines: Iterable[str], console: Console) -> None:
@@ -408,17 +415,36 @@ def print_words(words: str, console: Console) -> None:
     """
     for text in words.splitlines():
         if text.startswith("- "):
-            console.print(Padding(_emphasized(f"• {text[2:]}"), (0, 0, 0, 2)))
+            _print_item(f"• {text[2:]}", console)
         elif text.startswith("> "):
             console.print(_emphasized(text[2:], "yellow"))
         elif text.startswith("    "):
-            console.print(Text(text), soft_wrap=True)
+            console.print(_emphasized(text), soft_wrap=True)
         elif text.strip():
             console.print(_emphasized(text.rstrip()))
 
 
+def _print_item(words: str, console: Console) -> None:
+    """Print an item; a command at its end that does not fit gets a line of its own,
+    unwrapped, so that it can be copied.
+    """
+    item = _emphasized(words)
+    fits = item.cell_len + _INDENT <= console.width
+    if fits or not words.endswith(COMMAND_END):
+        console.print(Padding(item, (0, 0, 0, _INDENT)))
+        return
+    before, _, command = words.removesuffix(COMMAND_END).rpartition(COMMAND)
+    console.print(Padding(_emphasized(before.rstrip()), (0, 0, 0, _INDENT)))
+    _print_command(command, console)
+
+
+def _print_command(command: str, console: Console, style: str = "") -> None:
+    console.print(Text(f"      {command}", style), soft_wrap=True)
+
+
 def _emphasized(words: str, style: str = "") -> Text:
     text = Text(style=style)
+    words = words.replace(COMMAND, "").replace(COMMAND_END, "")
     for plain in words.split(BOLD):
         strong, _, rest = plain.rpartition(END)
         text.append(strong, "bold")

@@ -42,6 +42,7 @@ _URL_CHARACTERS = frozenset(
 _WIDEST_LINE = 240
 _STRONG = re.compile(r"\*\*(.+?)\*\*")
 BOLD, END = "\x02", "\x03"
+COMMAND, COMMAND_END = "\x04", "\x05"
 
 
 class Ready(str):
@@ -159,7 +160,7 @@ class Plain:
 
 class Terminal(Plain):
     """A decision in the terminal: emphasis of ours stands between ``BOLD`` and ``END``,
-    which outside text cannot contain.
+    a command between ``COMMAND`` and ``COMMAND_END``. Outside text cannot contain them.
     """
 
     @staticmethod
@@ -169,6 +170,10 @@ class Terminal(Plain):
     @staticmethod
     def strong(text: str) -> Ready:
         return Ready(f"{BOLD}{text}{END}")
+
+    @staticmethod
+    def command(text: str) -> Ready:
+        return Ready(f"{COMMAND}{Plain.command(text)}{COMMAND_END}")
 
 
 class Html:
