@@ -4,16 +4,24 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import jsonschema
 import pytest
 
+from perfgate.catalogue.names import OPERATOR_SHARE
 from perfgate.document.message import quote
 from perfgate.document.run import CounterSet, OpCount, RunDocument, StepResult, Value
 from perfgate.errors import UsageError
-from perfgate.judging.report.render.number_formats import bencher_metrics, benchmark_entries, parquet_table
+from perfgate.judging.report.render.number_formats import (
+    bencher_metrics,
+    benchmark_entries,
+    csv_table,
+    openmetrics,
+    parquet_table,
+)
 from perfgate.judging.report.view.number_rows import own_numbers, rows_of_check, rows_of_run
 from tests.fakes.documents import make_comparison, make_decision, make_run
 
@@ -97,3 +105,25 @@ def test_parquet__without_pyarrow__what_to_install(monkeypatch: pytest.MonkeyPat
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     with pytest.raises(UsageError, match=r"needs pyarrow, .*; run pip install 'perfgate\[parquet\]'"):
         parquet_table([])
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda run: csv_table(rows_of_run(run)),
+        lambda run: openmetrics(run, [4]),
+        lambda run: bencher_metrics(rows_of_run(run)),
+    ],
+    ids=["csv", "openmetrics", "bencher"],
+)
+def test_formats__kernels_whose_long_names_differ_near_the_end__each_has_its_number(
+    write: Callable[[RunDocument], str],
+) -> None:
+    template = f"void at::native::vectorized_elementwise_kernel<4, {'at::native::binary_internal::' * 6}"
+    kernels = {f"{template}{functor}Functor<float> >": share for functor, share in (("Mul", 0.4321), ("Div", 0.1234))}
+    values = [Value(metric=OPERATOR_SHARE, value=share, labels={"op": op}) for op, share in kernels.items()]
+    step = StepResult(number=4, slug="top_ops", workload="encoder", status="ok", values=values)
+    text = write(make_run(None, steps=[step], counters=[], operators=[]))
+    for op, share in kernels.items():
+        assert text.count(op) == 1
+        assert text.count(str(share)) == 1

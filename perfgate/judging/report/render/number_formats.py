@@ -19,12 +19,15 @@ from perfgate.catalogue.records import Metric
 from perfgate.document.run import RunDocument
 from perfgate.document.trend import place_of
 from perfgate.errors import UsageError
-from perfgate.judging.report.text.escape import MAX_PROSE, clean
+from perfgate.judging.report.text.escape import clean
 from perfgate.judging.report.view.number_rows import NumberRow, own_numbers, rows_of_run
 
 # Spreadsheets take a cell with such a first character for a formula (OWASP, CSV
 # Injection).
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
+# Names of kernels of a GPU have hundreds of characters, and kernels of one template
+# differ only near the end.
+_LONGEST_NAME = 4096
 # The longest names that Bencher takes, in characters.
 _BENCHMARK_NAME, _MEASURE_NAME = 1024, 64
 _EMPTY = "(empty)"
@@ -62,7 +65,7 @@ def _cell(field: object) -> str:
         return repr(field)
     if isinstance(field, Mapping):
         field = ";".join(f"{name}={value}" for name, value in sorted(field.items()))
-    text = clean(str(field))
+    text = clean(str(field), limit=_LONGEST_NAME)
     if text.startswith(_FORMULA):
         return f"'{text}"
     return text
@@ -174,7 +177,7 @@ def _benchmark_entry(row: NumberRow, value: float) -> BenchmarkEntry:
         if row.confidence is not None:
             basis.append(f"interval at {row.confidence:.0%}")
     return BenchmarkEntry(
-        name=clean(f"{place}: {row.metric}", limit=MAX_PROSE),
+        name=clean(f"{place}: {row.metric}", limit=_LONGEST_NAME),
         unit=row.unit,
         value=value,
         range=interval,
@@ -259,7 +262,7 @@ def _families(
             # first counts.
             series = tuple(
                 sorted(
-                    (label, clean(text))
+                    (label, clean(text, limit=_LONGEST_NAME))
                     for label, text in {**of_value, **labels}.items()
                 )
             )
@@ -312,7 +315,9 @@ def _family(metric: Metric, samples: dict[_Labels, float]) -> str:
 
 
 def _labels(labels: Iterable[tuple[str, str]]) -> str:
-    return ",".join(f'{name}="{_text(clean(value))}"' for name, value in labels)
+    return ",".join(
+        f'{name}="{_text(clean(value, limit=_LONGEST_NAME))}"' for name, value in labels
+    )
 
 
 def _text(text: str) -> str:
