@@ -31,11 +31,12 @@ _OTHER_INPUTS = {
     "dtype": "other-dtype",
     "layout": "other-layout",
 }
-# These rules detect in counters the same problem that the explanation detects in
-# operator inputs.
+# Rules whose problem one of these others has already detected: in counters, the
+# explanation in operator inputs; in kept tensors, the list that keeps them.
 _SAME = {
     "other-dtype": {"dropped-precision", "dtype-round-trip"},
     "other-layout": {"layout-copy"},
+    "memory-kept-python": {"memory-kept"},
 }
 
 

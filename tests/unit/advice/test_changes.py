@@ -104,13 +104,29 @@ def test_on_changes__cast_there_and_back__no_loop() -> None:
         ("counters.repeat_saves", "same-input-cache"),
         ("counters.low_precision_ops", "dropped-precision"),
         ("memory.kept", "memory-kept"),
-        ("memory.kept_python", "memory-kept"),
+        ("memory.kept_python", "memory-kept-python"),
+        ("memory.kept_native", "memory-kept-native"),
         ("memory.peak", "peak-memory"),
     ],
 )
 def test_on_changes__counter_that_rose__its_rule_with_the_line_of_the_rise(metric: str, rule: str) -> None:
     fell, rose = Part(name="a", base=3, head=1, line="model.py:1"), Part(name="b", base=1, head=3, line=LINE)
     assert _rules(_advice(_regressed(metric, fell, rose))) == [(rule, LINE)]
+
+
+def test_on_changes__kept_tensors_and_the_list_that_keeps_them__one_advice() -> None:
+    tensors = make_counter(
+        "memory.kept", 0, 4096, unit="B", parts=[Part(name="aten::mm", base=0, head=4096, line=LINE)]
+    )
+    listed = make_counter("memory.kept_python", 0, 1024, unit="B")
+    assert _rules(_advice(tensors, listed)) == [("memory-kept", LINE)]
+
+
+def test_on_changes__memory_kept_by_native_code__is_not_said_to_be_in_tensors_or_lists() -> None:
+    (found,) = _advice(make_counter("memory.kept_native", 0, 65536, unit="B"))
+    assert "C++ extensions" in word(found.message)
+    assert "detach" not in word(found.message)
+    assert found.code is None
 
 
 @pytest.mark.parametrize("copy", ["aten::_to_copy", "aten::copy_"])
