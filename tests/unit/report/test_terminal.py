@@ -10,9 +10,10 @@ from rich.console import Console
 
 from perfgate.document.decision import Policy, Procedure
 from perfgate.document.message import Message, quote
-from perfgate.document.run import ErrorDetail, Finding, StepResult, WorkloadRecord
+from perfgate.document.run import FROM_PROFILE, CounterSet, ErrorDetail, Finding, StepResult, Value, WorkloadRecord
 from perfgate.judging.report.render.terminal import render_run, render_terminal
-from perfgate.judging.report.view.run_steps import step_row
+from perfgate.judging.report.view.run_steps import recorded_lines, step_row
+from perfgate.locale import speaking
 from tests.fakes.documents import (
     make_bound,
     make_counter,
@@ -25,6 +26,7 @@ from tests.fakes.documents import (
     regressed_time,
     suggestions,
 )
+from tests.fakes.records import changed
 
 
 def shown(render, document, *, colour: bool = False, environ: dict[str, str] | None = None, width: int = 80) -> str:
@@ -188,3 +190,31 @@ def test_render_terminal__two_broken_limits__each_with_its_value_and_its_limit()
     text = " ".join(shown(render_terminal, make_decision("FAIL", comparisons=broken)).split())
     assert "is 30.0 %, 500 % above the limit of 5.00 % (transfer.share.warning)" in text
     assert "2. format conversion share of encoder/long: 16.0 %, limit 5.00 % (220 % above the limit)" in text
+
+
+def test_render_run__value_with_its_interval__one_unit_and_digits_that_tell_them_apart() -> None:
+    values = [
+        Value(metric="latency.p50", value=1.002e-3, interval=(0.9982e-3, 1.004e-3), confidence=0.95),
+        Value(metric="latency.p90", value=36.1e-3, interval=(36.09e-3, 36.12e-3), confidence=0.95),
+        Value(metric="latency.p99", value=36.1e-3, interval=(35.0e-3, None), confidence=0.95),
+    ]
+    step = StepResult(number=1, slug="latency", workload="encoder", status="ok", values=values)
+    assert step_row(step).notes == [
+        "P50 latency 1.002 ms (0.9982 to 1.004 ms)",
+        "P90 latency 36.10 ms (36.09 to 36.12 ms)",
+        "P99 latency 36.1 ms (35.0 ms to not estimable)",
+    ]
+
+
+def test_recorded_lines__counters__have_their_unit_and_the_separators_of_the_language() -> None:
+    counted = CounterSet(
+        workload="encoder",
+        shape="rank 0",
+        repeats=0,
+        values={"counters.copy_bytes": 1572864, "counters.copies": 2500},
+        ops=[],
+    )
+    run = changed(make_run(None, operators=[]), command=FROM_PROFILE, counters=[counted])
+    assert recorded_lines(run) == ["rank 0: bytes copied per call 1.50 MiB, copies per call 2,500"]
+    with speaking("zh"):
+        assert recorded_lines(run) == ["rank 0：每次调用拷贝的字节数 1.50 MiB、每次调用的拷贝次数 2,500"]

@@ -81,10 +81,11 @@ def recorded_lines(run: RunDocument) -> list[str]:
         return []
     lines = []
     for counters in run.checklist.counters:
-        words = [
-            f"{metric_name(name)} {value:,}" for name, value in counters.values.items()
-        ]
-        lines.append(f"{clean(counters.shape)}: {', '.join(words)}")
+        words = []
+        for name, value in counters.values.items():
+            quantity = formats.quantity(value, formats.measure_of(name))
+            words.append(f"{metric_name(name)} {quantity}")
+        lines.append(f"{clean(counters.shape)}{say(': ')}{say(', ').join(words)}")
         lines += _heaviest(run, counters.shape)
     return lines
 
@@ -102,8 +103,9 @@ def job_lines(run: RunDocument) -> list[str]:
             words.append(f"{clean(metric_name(metric))} {quantity}")
         if words:
             turns = sum(turn.workload == job.name for turn in run.jobs.turns)
+            listed = say(", ").join(words)
             lines.append(
-                f"{clean(job.name)}: {', '.join(words)} ({numbers.counted(turns, 'turn')})"
+                f"{clean(job.name)}{say(': ')}{listed} ({numbers.counted(turns, 'turn')})"
             )
     return lines
 
@@ -116,7 +118,7 @@ def _heaviest(run: RunDocument, shape: str) -> list[str]:
         calls = numbers.counted(round(row.count), "call")
         time = numbers.amount(row.self_time, "s")
         lines.append(
-            f"    {numbers.percent(row.share)} {clean(row.op)}: {calls}, {time}"
+            f"    {numbers.percent(row.share)} {clean(row.op)}{say(': ')}{calls}{say(', ')}{time}"
         )
     return lines
 
@@ -144,8 +146,7 @@ def _value_notes(present: list[Value]) -> list[str]:
     notes = []
     for value in present:
         if id(value) in leading:
-            quantity = formats.quantity(value.value, formats.measure_of(value.metric))
-            notes.append(f"{_name(value)} {quantity}{_interval(value)}")
+            notes.append(f"{_name(value)} {_with_interval(value)}")
     hidden = len(present) - len(notes)
     if hidden:
         notes.append(
@@ -193,17 +194,19 @@ def _name(value: Value) -> str:
     return clean(name)
 
 
-def _interval(value: Value) -> str:
-    if value.interval is None or value.interval == (None, None):
-        return ""
-    low, high = value.interval
-    return f" ({numbers.reach(_end(low, value), _end(high, value))})"
-
-
-def _end(end: float | None, value: Value) -> Words:
-    if end is None:
-        return say("not estimable")
-    return formats.quantity(end, formats.measure_of(value.metric))
+def _with_interval(value: Value) -> str:
+    """A value with its interval: ``1.00 ms (0.998 to 1.01 ms)``."""
+    ends = value.interval or (None, None)
+    quantity, *worded = formats.quantities(
+        [value.value, *ends], formats.measure_of(value.metric)
+    )
+    if ends == (None, None):
+        return quantity
+    for number, end in enumerate(ends):
+        if end is None:
+            worded[number] = say("not estimable")
+    low, high = worded
+    return f"{quantity} ({numbers.reach(low, high)})"
 
 
 def busy_machine(waited: float | None) -> Words | None:
