@@ -337,3 +337,9 @@ class Sentence(Entry, frozen=True):
 
     other: str
     one: str | None = None
+
+    def for_count(self, count: object) -> str:
+        """The text for a value of ``count``, None without one."""
+        if count == 1 and self.one is not None:
+            return self.one
+        return self.other

@@ -88,7 +88,8 @@ def _worded(message: Message, language: Language) -> str:
     for name, value in message.values.items():
         if isinstance(value, Message):
             values[name] = _worded(value, language)
-    return filled(translate(MESSAGES[message.code].other, language), values)
+    sentence = MESSAGES[message.code].for_count(values.get("count"))
+    return filled(translate(sentence, language), values)
 
 
 class ReasonedError(PerfgateError):

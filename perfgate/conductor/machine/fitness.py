@@ -214,7 +214,7 @@ def _throttling(kernel: KernelFiles) -> FitnessCheck | None:
     return _check(
         "throttling",
         _status(after > before),
-        {"looking": after - before, "boot": after},
+        {"count": after - before, "boot": after},
     )
 
 
@@ -222,7 +222,7 @@ def _quota(kernel: KernelFiles) -> FitnessCheck | None:
     before, after = kernel.before.quota, kernel.after.quota
     if before is None or after is None:
         return None
-    return _check("quota", _status(after > before), {"times": after - before})
+    return _check("quota", _status(after > before), {"count": after - before})
 
 
 def _clock(kernel: KernelFiles) -> FitnessCheck | None:

@@ -7,7 +7,7 @@ from string import Formatter
 import pytest
 
 from perfgate.catalogue.lookup import MESSAGES
-from perfgate.document.message import Message, quote
+from perfgate.document.message import Message, english, quote
 from perfgate.document.run import Finding
 from perfgate.judging.report.text.messages import word, word_finding, word_findings
 from perfgate.judging.report.text.templates import environment
@@ -45,6 +45,15 @@ def test_word__message__its_sentence_in_both_languages(message: Message, english
     assert word(message) == english
     with speaking("zh"):
         assert word(message) == chinese
+
+
+@pytest.mark.parametrize("code", sorted(code for code in MESSAGES if MESSAGES[code].one is not None))
+def test_word__count_of_one__has_no_plural_in_reports_and_errors(code: str) -> None:
+    names = [name for _, name, _, _ in Formatter().parse(MESSAGES[code].other) if name]
+    values = {**dict.fromkeys(names, 0.5), "count": 1}
+    assert word(Message(code, values)) == MESSAGES[code].one.format_map(values)
+    assert english(Message(code, values)) == word(Message(code, values))
+    assert english(Message(code, {**values, "count": 2})) == MESSAGES[code].other.format_map({**values, "count": 2})
 
 
 def test_word_finding__rates_and_counts__have_no_exponent() -> None:

@@ -107,7 +107,7 @@ def test_small_ops__a_call_that_waits_itself__no_index_and_why(tmp_path: Path) -
 
     (index,) = (value for value in outcome.values if value.metric == "small_ops.launch_bound")
     assert index.value is None
-    assert "waits for the device 1 times itself" in reason_of(index)
+    assert "a call itself waits for the device once, and" in reason_of(index)
 
 
 def test_small_ops__device_that_is_the_host__no_index(tmp_path: Path) -> None:

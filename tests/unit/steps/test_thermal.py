@@ -234,9 +234,7 @@ def test_sensor_values__readings_outside_the_soak__do_not_count() -> None:
     outside = [reading(-1.0, power=1.0), reading(5.95, power=1.0), reading(2.0, power=1.0)]
     add_sensed(outcome := of_shape(), outside, SOAKED, items=600)
 
-    assert {reason_of(value) for value in outcome.values} == {
-        "the sensor answered 1 times in 6 s of calls; 2 are needed"
-    }
+    assert {reason_of(value) for value in outcome.values} == {"the sensor answered once in 6 s of calls; 2 are needed"}
 
 
 def sampled(monkeypatch: pytest.MonkeyPatch, folder: Path, **switches: str) -> list[TelemetryReading]:

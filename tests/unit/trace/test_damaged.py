@@ -61,7 +61,7 @@ def test_salvage__one_event_is_none__the_others_and_its_place(tmp_path: Path, ba
     assert note is not None
     values = note.values
     assert (values["count"], path.read_text()[values["offset"] :].lstrip(", ").startswith(bad[:10])) == (1, True)
-    assert "1 pieces" in word(note)
+    assert "one piece," in word(note)
     assert "% of the file" in word(note)
 
 

@@ -44,9 +44,7 @@ def word(message: Message | str) -> str:
     sentence = MESSAGES.get(message.code)
     if sentence is None:
         return _uncatalogued(message)
-    english = sentence.other
-    if sentence.one is not None and message.values.get("count") == 1:
-        english = sentence.one
+    english = sentence.for_count(message.values.get("count"))
     try:
         return _fill(translate(english), message.values)
     except (KeyError, ValueError, TypeError, AttributeError, IndexError):

@@ -229,7 +229,7 @@ def _judge_steadiness(outcome: StepOutcome, seconds: Floats) -> None:
     """
     span, level = float(seconds.sum()), steadiness(seconds)
     if level is None:
-        too_few = Message("times.too-few-for-steadiness", {"calls": int(seconds.size)})
+        too_few = Message("times.too-few-for-steadiness", {"count": int(seconds.size)})
         outcome.missing(_STEADINESS, too_few)
         return
     stretch = seconds[level.start : level.end]

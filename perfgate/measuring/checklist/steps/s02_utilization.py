@@ -169,7 +169,7 @@ def _add_reported(outcome: StepOutcome, context: StepContext, call: Call) -> Non
     if len(shares) < _FEWEST_READINGS:
         reason = Message(
             "times.utilization-readings",
-            {"times": len(shares), "seconds": _REPORTED_SECONDS},
+            {"count": len(shares), "seconds": _REPORTED_SECONDS},
         )
         outcome.missing("utilization.reported", reason)
     else:

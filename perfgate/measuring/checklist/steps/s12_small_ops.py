@@ -147,7 +147,7 @@ def _no_launch_bound(context: StepContext, tally: CallTally) -> Message | None:
         return _HOST_DEVICE
     waits = tally.values()[SYNCS]
     if waits:
-        return Message("operators.waits-itself", {"waits": waits})
+        return Message("operators.waits-itself", {"count": waits})
     return None
 
 

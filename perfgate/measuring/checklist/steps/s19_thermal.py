@@ -239,7 +239,7 @@ def add_sensed(
         reason = Message(
             "system.too-few-readings",
             {
-                "times": len(within),
+                "count": len(within),
                 "seconds": soaked.seconds,
                 "fewest": _FEWEST_READINGS,
             },
