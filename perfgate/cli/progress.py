@@ -103,8 +103,7 @@ def outlook(foresight: Foresight, elapsed: float) -> str:
     words = [_part(foresight)]
     if foresight.so_far is not None:
         low, high = foresight.so_far
-        effect = f"{50 * (low + high):+.1f}".replace("-", "−")
-        words.append(f"{effect} % ± {50 * (high - low):.1f} %")
+        words.append(f"{_effect((low + high) / 2)} % ± {50 * (high - low):.1f} %")
     if foresight.left is not None:
         remaining = max(0.0, foresight.left - elapsed)
         if foresight.elapsed is not None:
@@ -116,6 +115,16 @@ def outlook(foresight: Foresight, elapsed: float) -> str:
         if remaining:
             words.append(_about(remaining))
     return " · ".join(filter(None, words))
+
+
+def _effect(share: float) -> str:
+    """A share in percent with its sign; a zero has none."""
+    size = f"{abs(share) * 100:.1f}"
+    if size == "0.0":
+        return size
+    if share < 0:
+        return f"−{size}"
+    return f"+{size}"
 
 
 def _part(foresight: Foresight) -> str:

@@ -46,6 +46,7 @@ with TerminalProgress() as progress:
             57.6,
             "████████████ pair 12 · +12.5 % ± 0.4 % · about 2 s left",
         ),
+        (Foresight(part="pairs", number=8, so_far=(-0.004, 0.0032)), 0, "pair 8 · 0.0 % ± 0.4 %"),
         (Foresight(part="turns", left=20.0, elapsed=100.0), 30, "████████████ checklist in turns"),
     ],
 )
