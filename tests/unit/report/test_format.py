@@ -95,6 +95,12 @@ def test_change__exact_counter__says_how_many_more_or_fewer(metric: str, base: i
     assert formats.change(make_counter(metric, base, head)) == expected
 
 
+def test_quantities__one_too_small_for_the_unit_of_the_larger__has_its_own() -> None:
+    assert formats.quantities([1_572_864, 4], formats.Measure("B")) == ["1.50 MiB", "4 B"]
+    assert formats.quantities([2e-6, 1.0, 0.0], formats.SECONDS) == ["2.00 µs", "1.00 s", "0 s"]
+    assert formats.quantities([0.0009, 1.0], formats.SECONDS) == ["0.001 s", "1.00 s"]
+
+
 def test_percent_change__exact_counter_that_hardly_moved__is_still_a_change() -> None:
     assert formats.percent_change(make_counter("counters.bytecodes", 1_000_000, 999_900)) == "under 0.1 % fewer"
     assert formats.percent_change(make_counter("counters.bytecodes", 1_000_000, 1_000_000)) == "no change"

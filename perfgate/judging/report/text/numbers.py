@@ -44,7 +44,8 @@ def amounts(
     """Values for reading side by side: one common unit, with enough digits to
     distinguish them.
 
-    A ``share`` is of unit 1 and read in percent.
+    A value that would read as zero in the common unit has its own. A ``share`` is of
+    unit 1 and read in percent.
     """
     finite = [
         _without_residue(value, unit)
@@ -62,6 +63,8 @@ def amounts(
             texts.append(DASH)
         elif _without_residue(value, unit) == 0:
             texts.append(zero)
+        elif len(finite) > 1 and unit in _SCALES and _is_hidden(value / factor, digits):
+            texts.append(amount(value, unit))
         else:
             texts.append(Words(_number(value / factor, digits) + name))
     return texts
@@ -239,6 +242,11 @@ def _scale(values: Sequence[float], unit: str, *, share: bool) -> tuple[float, s
         if shown >= round(larger / factor):
             return larger, f" {larger_name}"
     return factor, f" {name}"
+
+
+def _is_hidden(value: float, digits: int) -> bool:
+    """Whether a value that is not zero would be written as zero."""
+    return round(value, _decimals(value, digits)) == 0
 
 
 def _number(value: float, digits: int) -> str:
