@@ -6,10 +6,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from perfgate.catalogue.lookup import CARDS
+from perfgate.catalogue.lookup import CARDS, metric
 from perfgate.catalogue.records import GATE_STEP
 from perfgate.document.comparison import Bound, Checked, Comparison, Exact, Paired
 from perfgate.document.decision import Suggestion
+from perfgate.document.message import Message
 from perfgate.document.run import Artifact
 from perfgate.judging.report.text import formats, numbers
 from perfgate.judging.report.text.messages import word
@@ -398,14 +399,11 @@ def intended(summary: Summary) -> SectionText | None:
         if isinstance(comparison, Checked):
             wrong_output = True
         elif isinstance(comparison, Bound):
-            # The line that accepts the measured value, rounded away from it to two
-            # digits.
-            bound = to_two_digits(
-                comparison.head or 0.0, up=comparison.better == "lower"
-            )
+            bound = _accepting_bound(comparison)
             if comparison.is_budget:
                 place = "/".join(filter(None, comparison.place))
-                budgets.append(f'"{comparison.metric}@{place}" = {bound:g}')
+                written = _written_budget(comparison)
+                budgets.append(f'"{comparison.metric}@{place}" = {written}')
             elif comparison.limit is not None:
                 limits.append(
                     f'"{comparison.limit}" = {{ value = {bound:g}, gating = true }}'
@@ -419,6 +417,38 @@ def intended(summary: Summary) -> SectionText | None:
         limits=limits[:_MOST_SETTINGS],
         wrong_output=wrong_output,
     )
+
+
+def _accepting_bound(comparison: Bound) -> float:
+    """The bound that accepts the measured value, rounded away from it to two digits."""
+    return to_two_digits(comparison.head or 0.0, up=comparison.better == "lower")
+
+
+def _written_budget(comparison: Bound) -> str:
+    """A budget as perfgate.toml has it: a number, or a text if the metric alone does
+    not tell its direction, or if it holds at a rate.
+    """
+    number = f"{_accepting_bound(comparison):g}"
+    rate = _rate_of(comparison)
+    if rate is None and metric(comparison.metric).better == comparison.better:
+        return number
+    sign = ">"
+    if comparison.better == "lower":
+        sign = "<"
+    words = f"{sign} {number} {comparison.unit.removeprefix('1')}".rstrip()
+    if rate is not None:
+        words += f" at {rate:g} QPS"
+    return f'"{words}"'
+
+
+def _rate_of(comparison: Bound) -> float | None:
+    """The calls per second at which a bound holds; None if it holds for any calls."""
+    if not isinstance(comparison.reason, Message):
+        return None
+    rate = comparison.reason.values.get("rate")
+    if isinstance(rate, (int, float)):
+        return rate
+    return None
 
 
 # --- the end: traces, and folded all other numbers

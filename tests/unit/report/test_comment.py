@@ -6,6 +6,8 @@ import re
 
 import pytest
 
+from perfgate.catalogue.lookup import METRICS
+from perfgate.document.budget import parse_budget
 from perfgate.document.decision import Failure, Invalid, Missing, Policy, PowerCap, Procedure, SideSummary, StepSummary
 from perfgate.document.explanation import OperatorDelta, Part
 from perfgate.document.message import Message, quote
@@ -14,8 +16,10 @@ from perfgate.errors import EXIT_INCONCLUSIVE
 from perfgate.judging.forge.comment import MAX_CHARACTERS, TEXT_BUDGET, CommentState, compose, marker
 from perfgate.judging.gate.verdict import exit_code
 from perfgate.judging.report.render.comment import CommentContext, render_comment
+from perfgate.toml import tomllib
 from tests.fakes.documents import (
     kept_file,
+    make_bound,
     make_comparison,
     make_counter,
     make_decision,
@@ -453,3 +457,27 @@ def test_invalid__clocks_differ__by_how_much_and_what_to_do() -> None:
 def test_facts__workers_waited_a_little_and_the_wall_decides__nothing_is_said_of_it() -> None:
     assert "Busy machine" not in render_comment(make_decision("PASS", waited=0.03), CONTEXT)
     assert "Busy machine" in render_comment(make_decision("PASS", waited=0.3), CONTEXT)
+
+
+@pytest.mark.parametrize(
+    ("metric", "fields", "head", "expected"),
+    [
+        ("latency.p99", {}, 0.0234, "0.024"),
+        ("latency.p99", {"reason": Message("gate.at-rate", {"rate": 50.0})}, 0.0234, '"< 0.024 s at 50 QPS"'),
+        ("latency.p50", {"better": "higher"}, 0.00123, '"> 0.0012 s"'),
+        ("batch.knee", {"unit": "1", "better": "higher"}, 6.0, '"> 6"'),
+    ],
+)
+def test_intended__broken_budget__the_line_is_a_budget_that_the_head_meets(
+    metric: str, fields: dict[str, object], head: float, expected: str
+) -> None:
+    better = fields.get("better", "lower")
+    broken = make_bound(metric, 0.02 if better == "lower" else 8.0, head, outcome="regressed", **fields)
+    comment = render_comment(make_decision("FAIL", comparisons=[broken]), CONTEXT)
+    (line,) = re.findall(r"under `\[budget\]`: `(.*?)`\.", comment)
+    assert line == f'"{metric}@encoder/long" = {expected}'
+    (key, written), *_ = tomllib.loads(f"[budget]\n{line}")["budget"].items()
+    budget = parse_budget(key, written, METRICS[metric])
+    assert budget.at_most == (better == "lower")
+    assert (head <= budget.bound) if budget.at_most else (head >= budget.bound)
+    assert budget.rate == (50.0 if "reason" in fields else None)
