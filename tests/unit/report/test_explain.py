@@ -30,8 +30,8 @@ from perfgate.document.run import StepResult, Value
 from perfgate.errors import UsageError
 from perfgate.judging.gate.decide import decide
 from perfgate.judging.gate.evidence.tolerance import metrics_in_turns, repeated_metrics
-from perfgate.judging.report.render.explain import explain
-from perfgate.locale import translate
+from perfgate.judging.report.render.explain import explain, list_names
+from perfgate.locale import Language, translate
 from tests.each import each
 from tests.fakes.records import changed
 from tests.unit.gate.builders import counters, sides
@@ -211,6 +211,18 @@ def test_explain__every_rule__its_words_and_its_step(name: str) -> None:
     text = explain(name)
     assert text.startswith(f"{name}: ") or name in METRICS
     assert "step      " in text
+
+
+def test_explain__rule_with_values_and_advice__their_names_and_what_advise_says() -> None:
+    text = " ".join(explain("graph.op_compiled").split())
+    assert "as it does for new sizes: COUNT per step, taking TIME of it" in text
+    assert "What to do: use CANN's precompiled dynamic-shape operators" in text
+    assert "What to do: Configure the best size if latency allows" in " ".join(explain("batch.out_of_memory").split())
+
+
+@each("language", ["en", "zh"])
+def test_list__titles_of_findings__no_place_of_a_value_is_left(language: Language) -> None:
+    assert "{" not in list_names(language)
 
 
 @each("name", sorted(LIMITS))

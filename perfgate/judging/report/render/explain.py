@@ -8,6 +8,7 @@ import difflib
 import re
 from collections.abc import Iterator, Mapping
 from functools import cache
+from string import Formatter
 from types import MappingProxyType
 from typing import Literal, NamedTuple
 
@@ -22,7 +23,7 @@ from perfgate.catalogue.lookup import (
     judged_by,
     metric,
 )
-from perfgate.catalogue.records import Limit, Metric, StepCard
+from perfgate.catalogue.records import Advice, Limit, Metric, StepCard
 from perfgate.catalogue.terms import DEVICE_KINDS, DeviceKind
 from perfgate.errors import UsageError
 from perfgate.judging.report.text import numbers
@@ -30,7 +31,14 @@ from perfgate.judging.report.text.escape import clean
 from perfgate.judging.report.text.names import CLOCK_TITLES
 from perfgate.judging.report.text.templates import render
 from perfgate.judging.report.text.words import EMPTY, Words, phrase, phrases, say
-from perfgate.locale import LANGUAGES, Language, filled, speaking, translate
+from perfgate.locale import (
+    LANGUAGES,
+    Language,
+    filled,
+    gap_between,
+    speaking,
+    translate,
+)
 
 _UNITS = phrases(
     {
@@ -191,7 +199,20 @@ def list_names(language: Language) -> str:
 
 def _listed(entry: Named) -> tuple[Words, Words]:
     """The name of an entry and its title."""
-    return Words(entry.name), say(entry.title)
+    return Words(entry.name), _pattern(entry.title)
+
+
+def _pattern(english: str) -> Words:
+    """A sentence of a finding without a finding: its values are their names in
+    capitals, like the arguments of a command.
+    """
+    words = ""
+    for literal, name, _, _ in Formatter().parse(translate(english)):
+        words += gap_between(words, literal) + literal
+        if name is not None:
+            value = name.upper()
+            words += gap_between(words, value) + value
+    return Words(words)
 
 
 def _step_number(text: str) -> int | None:
@@ -268,11 +289,17 @@ def _explain_metric(metric: Metric, limits: _Settings) -> str:
 
 
 def _explain_rule(name: str, limits: _Settings) -> str:
-    card = CARDS[RULES[name].step]
+    rule = RULES[name]
+    card = CARDS[rule.step]
+    remedy = say(card.remedy)
+    if isinstance(rule.advice, Advice):
+        remedy = _pattern(rule.advice.message)
     judged = [limit for limit in card.limits if limit.name.rpartition(".")[0] == name]
     return _render(
         "rule",
-        rule=RULES[name],
+        name=Words(name),
+        message=_pattern(rule.message),
+        remedy=remedy,
         card=card,
         limits=[_limit(limit, limits) for limit in judged],
     )
@@ -285,7 +312,7 @@ def _explain_limit(name: str, limits: _Settings) -> str:
         "limit",
         limit=_limit(limit, limits),
         severity=Words(severity) if severity in _SEVERITIES else None,
-        message=say(RULES[rule].message) if rule in RULES else None,
+        message=_pattern(RULES[rule].message) if rule in RULES else None,
         card=CARDS[limit.step],
     )
 
