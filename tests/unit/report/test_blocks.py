@@ -115,6 +115,15 @@ def test_blocks__times_of_operators__what_costs_most_first_and_each_by_itself() 
     assert [bool(block.cost.slower) for block in found] == [True, False]
 
 
+@pytest.mark.parametrize(
+    ("interval", "cost"), [((-0.006, 0.009), "0.9 %"), ((-0.0006, 0.0003), "0.1 %"), ((-0.06, -0.02), "0.0 %")]
+)
+def test_cost__no_call_is_slower__the_slowdown_that_is_still_possible(interval: tuple[float, float], cost: str) -> None:
+    time = make_comparison("latency.low", outcome="unchanged", delta=-0.0001, interval=interval)
+    text = render_comment(made(time, counted("counters.copies", 0, 1, "aten::copy_", "model.py:7")), CONTEXT)
+    assert f"- Cost: no slowdown detected (at most {cost})" in text
+
+
 def test_accept__metrics_of_one_cause__exactly_these_for_the_measured_commit() -> None:
     elsewhere = msgspec.structs.replace(counted("counters.copies", 0, 1, "aten::clone", "model.py:9"), shape="short")
     commands = [

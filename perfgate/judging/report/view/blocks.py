@@ -222,7 +222,10 @@ def _cost(
     if regression.apart is not None:
         apart = numbers.amount(regression.apart, "s")
     if regression.at_most is not None:
-        at_most = numbers.percent(regression.at_most)
+        bound = regression.at_most
+        if 0 < bound < numbers.NO_CHANGE:
+            bound = numbers.NO_CHANGE  # "at most 0.1 %", not "at most under 0.1 %"
+        at_most = numbers.percent(bound)
     slower = _worst_shapes(summary.comparisons_at(regression.slower))
     return BlockCost(
         _slower(slower, titled), apart, any(map(_is_of_job, comparisons)), at_most
