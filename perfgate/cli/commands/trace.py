@@ -371,7 +371,7 @@ def ranks(
     Collectives are joined by group and aligned at their ends, so no clocks are compared. A rank is blamed for the time it
     takes longer than the median rank between two collectives, if that costs 1 % of the job. A link is slow if it carries
     less than half the median of similar links in similar operations of 1 MB or more. A recording that cannot be read is
-    listed. A table with the extracted data is kept next to each recording, so the next run is fast.
+    listed. `perfgate trace reduce` keeps a table with the extracted data next to each recording, so the next run is fast.
 
     With --on, workers of a cluster read the recordings. PATH must be the same on every node, or file://HOST/PATH for a folder
     on the disk of one node. Exit code 4 if the cluster cannot be used.

@@ -99,12 +99,16 @@ def _tail(least: int, trials: int, chance: float) -> float:
     """The probability of ``least`` or more successes in ``trials`` independent trials
     with probability ``chance``.
     """
-    tail = 0.0
-    for count in range(least, trials + 1):
-        tail += (
-            math.comb(trials, count) * chance**count * (1 - chance) ** (trials - count)
-        )
-    return tail
+    # In logarithms, because the binomial coefficients of a long recording exceed any
+    # float.
+    log_factorial = np.zeros(trials + 1)
+    log_factorial[1:] = np.cumsum(np.log(np.arange(1, trials + 1)))
+    successes = np.arange(least, trials + 1)
+    failures = trials - successes
+    log_ways = log_factorial[trials] - log_factorial[successes]
+    log_ways -= log_factorial[failures]
+    log_likelihood = successes * math.log(chance) + failures * math.log1p(-chance)
+    return float(np.exp(log_ways + log_likelihood).sum())
 
 
 class _Blame(NamedTuple):
@@ -183,7 +187,7 @@ def _delay(
         worst=int(time[worst]) / _NS,
         step=known_number(int(step[worst])),
         collective=_costliest(arrived, rows, time),
-        waiting=int(np.bincount(arrived.collective)[arrived.collective[rows]].max()),
+        waiting=_most_waiting(arrived, rows),
         why=why,
     )
     if of:
@@ -191,6 +195,12 @@ def _delay(
             row, per_step=total / of / _NS, once=steps < _MOST_STEPS * of
         )
     return row
+
+
+def _most_waiting(arrived: Arrivals, rows: Positions) -> int:
+    """The most other ranks in one of the collectives that a rank delays."""
+    taking_part = np.bincount(arrived.collective)
+    return int(taking_part[arrived.collective[rows]].max()) - 1
 
 
 def _costliest(arrived: Arrivals, rows: Positions, time: IntColumn) -> str:

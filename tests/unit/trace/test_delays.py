@@ -32,10 +32,21 @@ def test_delays__short_recording_of_equal_ranks__nobody_is_named_by_chance(seed:
 @pytest.mark.parametrize(("ranks", "slow"), [(8, 0), (64, 13), (64, 58)])
 def test_delays__rank_that_computes_longer__is_named_with_what_it_costs(ranks: int, slow: int) -> None:
     (delay,) = found(Training(ranks=ranks, extra=lambda rank, step, layer: MS if rank == slow else 0.0))
-    assert (delay.rank, delay.why, delay.once, delay.waiting) == (slow, "computing", False, 8)
+    assert (delay.rank, delay.why, delay.once, delay.waiting) == (slow, "computing", False, 7)
     # A millisecond in each of four layers; the group would have waited for its second slowest anyway.
     assert delay.per_step == pytest.approx(0.004, rel=0.15)
     assert delay.share == pytest.approx(4 / 49, rel=0.2)
+
+
+def test_delays__long_recording_of_a_rank_that_is_often_late__is_named() -> None:
+    often_late = Training(
+        ranks=4,
+        tensor=4,
+        steps=300,
+        extra=lambda rank, step, layer: 2 * MS if rank == 2 and (step + layer) % 2 else 0.0,
+    )
+    (delay,) = found(often_late)
+    assert (delay.rank, delay.why, delay.waiting) == (2, "computing", 3)
 
 
 def test_delays__rank_late_once__is_named_and_not_those_that_wait_with_it() -> None:

@@ -146,7 +146,7 @@ def _delay(row: DelayRow) -> RankAnswer:
         step=row.step or 0,
         share=percent(row.share),
         collective=clean(row.collective),
-        waiting=counted(row.waiting - 1, "rank"),
+        waiting=counted(row.waiting, "rank"),
         why=say(_WHY[row.why]),
     )
     return RankAnswer(words, is_bad=True)
