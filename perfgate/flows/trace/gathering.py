@@ -5,7 +5,14 @@ its tables are transferred.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import (
+    Callable,
+    Collection,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -119,9 +126,12 @@ def trace_reduce(
     if not reduced:
         raise DocumentError(left_out[0].reason)
     files = []
+    names: set[str] = set()
     for recording in reduced:
         if out is not None:
-            files.append(str(_keep_in(out, recording, places)))
+            name = _unused(_name_in(recording, places), names)
+            names.add(name)
+            files.append(str(_keep_in(out, name, recording)))
         elif recording.kept:
             files.append(str(_kept_place(recording)))
         else:
@@ -137,17 +147,30 @@ def _kept_place(reduced: ReducedRecording) -> Place:
     return Place(Path(reduced.kept_at), reduced.host)
 
 
-def _keep_in(out: Path, reduced: ReducedRecording, places: Sequence[Place]) -> Path:
-    """Write the tables of a recording into another folder, in a file named after its
-    path and the number of its folder.
+def _unused(name: str, used: Collection[str]) -> str:
+    """The name, with a number if another recording has it: ``a__b`` and ``a/b`` would
+    share one.
     """
-    file = out / _name_in(reduced, places)
+    numbered = name
+    number = 2
+    while numbered in used:
+        numbered = f"{number}__{name}"
+        number += 1
+    return numbered
+
+
+def _keep_in(out: Path, name: str, reduced: ReducedRecording) -> Path:
+    """Write the tables of a recording into another folder."""
+    file = out / name
     out.mkdir(parents=True, exist_ok=True)
     keep_tables(file, reduced.tables, [])
     return file
 
 
 def _name_in(reduced: ReducedRecording, places: Sequence[Place]) -> str:
+    """The name of a table in a folder of tables: the path of its recording, and the
+    number of the folder that it is below.
+    """
     kept_at = Path(reduced.kept_at).absolute()
     recorded_in: dict[int, Path] = {}
     for place_number, (path, host) in enumerate(places):

@@ -58,8 +58,8 @@ class Requests:
         """
         if name is None:
             return self._events
-        rows = self._rows.get(name, slice(0))
-        return self._events.select(np.arange(len(self._events))[rows])
+        rows = self._rows.get(name, slice(0, 0))
+        return self._events.select(np.arange(rows.start, rows.stop))
 
     def rows(self, name: str) -> list[TopOperator] | None:
         """The events that served a request, by name, with their self time, most first;

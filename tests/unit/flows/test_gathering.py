@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -227,3 +228,19 @@ def test_reduce__several_folders__tables_of_each_under_its_number(tmp_path: Path
     names = sorted(file.name for file in (tmp_path / "tables").iterdir())
     assert names == [f"{number}__job_0.pt.trace.json{KEPT}" for number in (0, 2)]
     assert "empty: holds no recordings of ranks" in done.stderr
+
+
+def test_reduce__paths_that_give_one_name__every_table_is_kept(tmp_path: Path) -> None:
+    recordings = tmp_path / "recordings"
+    Training(ranks=2, tensor=2, steps=1, layers=1).write(recordings)
+    (recordings / "node").mkdir()
+    (recordings / "job_0.pt.trace.json").rename(recordings / "node__rank.json")
+    (recordings / "job_1.pt.trace.json").rename(recordings / "node" / "rank.json")
+    tables = tmp_path / "tables"
+    arguments = ["trace", "reduce", str(recordings), "--workers", "1", "--out", str(tables)]
+    for _ in range(2):
+        done = CliRunner().invoke(cli, arguments)
+        assert done.exit_code == 0, done.output
+        assert len(list(tables.iterdir())) == 2
+    done = CliRunner().invoke(cli, ["trace", "ranks", str(tables), "--json"])
+    assert [row["rank"] for row in json.loads(done.stdout)["ranks"]] == [0, 1]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 from perfgate.document.trace import RequestRow
 from perfgate.trace.analysis.requests import Requests
 from perfgate.trace.analysis.rows import TopOperator
@@ -64,3 +66,18 @@ def test_requests__span_inside_another_request_s__is_its_own() -> None:
 def test_requests__none_named__none() -> None:
     assert Requests(events((0, 10, HOST, "aten::mm", "host_op", NO_CORRELATION, None))).all() == []
     assert Requests(events()).all() == []
+
+
+def test_events__one_request_of_many__takes_memory_of_its_own_events_alone() -> None:
+    requests = 5000
+    rows: list[Row] = [
+        (number, 1, HOST, f"request#{number}", "annotation", NO_CORRELATION, str(number)) for number in range(requests)
+    ]
+    found = Requests(events(*rows))
+    tracemalloc.start()
+    try:
+        assert len(found.events("17")) == 1
+        _, most_bytes = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert most_bytes < requests
