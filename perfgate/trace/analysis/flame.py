@@ -125,16 +125,17 @@ class _Requests:
 
 
 def _costs(stacks: Stacks, nodes: MergedStacks, requests: _Requests) -> FlameCosts:
-    """The time of each node per request."""
-    spent = np.flatnonzero(stacks.own > 0).astype(np.int32)
-    node, request = nodes.of_event[spent], requests.of_event[spent]
+    """The time and the number of calls of each node per request; a call may leave all
+    its time to those inside it.
+    """
+    node, request = nodes.of_event, requests.of_event
     first, cell = group_rows(node, request)
-    counted = cell[nodes.own_frame[spent]]
+    counted = cell[nodes.own_frame]
     return FlameCosts(
         units=stacks.units,
         node=node[first].tolist(),
         request=request[first].tolist(),
-        own=totals_by_name(cell, stacks.own[spent], first.size).tolist(),
+        own=totals_by_name(cell, stacks.own, first.size).tolist(),
         count=counts_by_name(counted, first.size).tolist(),
     )
 

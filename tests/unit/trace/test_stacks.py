@@ -131,6 +131,18 @@ def test_flame_tree__requests__time_apart_and_one_stack() -> None:
     ]  # fmt: skip
 
 
+def test_flame_tree__call_that_leaves_all_its_time_to_another__has_run_too() -> None:
+    rows = []
+    for start, length in ((0, 100), (1000, 100), (2000, 99)):
+        rows.append(("model.py(1): wrapper", "python", start, 100, MAIN, -1))
+        rows.append(("model.py(5): work", "python", start, length, MAIN, -1))
+    assert paths(flame_tree(stacks_of(table(*rows)), "x")) == {
+        "thread 1": (0, 300, 0),
+        "thread 1 > model.py: wrapper": (1, 300, 3),
+        "thread 1 > model.py: wrapper > model.py: work": (299, 299, 3),
+    }
+
+
 def test_flame_tree__deeper_than_any_page__time_stays() -> None:
     rows = [(f"f{depth}", "host_op", depth, 2000 - 2 * depth, MAIN, -1) for depth in range(600)]
     tree = flame_tree(stacks_of(table(*rows)), "x")
