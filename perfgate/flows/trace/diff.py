@@ -376,10 +376,13 @@ def _merged(
 
 
 class _SideRow(NamedTuple):
-    """A row of one side: its medians over the recordings, and the time in each of them."""
+    """A row of one side: its medians over the recordings, and the time and the number of
+    calls in each of them.
+    """
 
     row: Work
     times: list[float]
+    calls: list[float]
 
 
 class _Pair(NamedTuple):
@@ -434,21 +437,30 @@ def _side(works: Sequence[UnitWork]) -> list[_SideRow]:
     """The rows of the recordings of one side, paired; a recording that lacks a row took
     no time for it.
     """
-    rows = [_SideRow(row, [row.amount]) for row in works[0].rows]
+    rows = [_SideRow(row, [row.amount], [row.calls]) for row in works[0].rows]
     if len(works) == 1:
         return rows
     for number, work in enumerate(works[1:], start=1):
-        times_of = {id(side.row): side.times for side in rows}
+        side_of = {id(side.row): side for side in rows}
         joined = []
         for pair in align([side.row for side in rows], work.rows):
-            times = [0.0] * number if pair.base is None else times_of[id(pair.base)]
-            time = 0.0 if pair.head is None else pair.head.amount
-            joined.append(_SideRow(pair.base or pair.row, [*times, time]))
+            times = calls = [0.0] * number
+            if pair.base is not None:
+                _, times, calls = side_of[id(pair.base)]
+            time = own_calls = 0.0
+            if pair.head is not None:
+                time, own_calls = pair.head.amount, pair.head.calls
+            joined.append(
+                _SideRow(pair.base or pair.row, [*times, time], [*calls, own_calls])
+            )
         rows = joined
-    return [
-        _SideRow(replace(side.row, amount=statistics.median(side.times)), side.times)
-        for side in rows
-    ]
+    medians = []
+    for row, times, calls in rows:
+        typical = replace(
+            row, amount=statistics.median(times), calls=statistics.median(calls)
+        )
+        medians.append(_SideRow(typical, times, calls))
+    return medians
 
 
 def _pairs(

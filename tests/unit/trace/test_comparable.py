@@ -49,6 +49,21 @@ def test_diff__folder_with_two_cycles_of_one_process__the_first_is_compared_and_
     assert (note.code, note.values["path"]) == ("notes.timeline-repeats", str(tmp_path / "head"))
 
 
+@pytest.mark.parametrize("order", [(3, 5, 5), (5, 3, 5), (5, 5, 3)])
+def test_diff__recordings_of_one_side_with_other_counts__the_typical_count_in_any_order(
+    tmp_path: Path, order: tuple[int, ...]
+) -> None:
+    bases = [recorded(tmp_path / f"base{place}.json", steps(6, kernels=kernels)) for place, kernels in enumerate(order)]
+    alike = recorded(tmp_path / "alike.json", steps(6, kernels=5))
+    more = recorded(tmp_path / "more.json", steps(6, kernels=6))
+
+    assert trace_diff(bases, [alike], Choice()).timelines[0].rows == []
+    for row in trace_diff(bases, [more], Choice()).timelines[0].rows:
+        assert row.base is not None
+        assert row.head is not None
+        assert (row.change, row.base.count, row.head.count) == ("more", 5, 6)
+
+
 @pytest.mark.parametrize(
     ("category", "code", "kind"),
     [("kernel", "notes.device-on-one-side", "host"), ("cpu_op", "notes.host-on-one-side", "compute")],
