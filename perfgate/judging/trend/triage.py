@@ -54,7 +54,8 @@ class TriagedChanges:
         at = index_of(series, triage.commit)
         if at is None or abs(at - change.at) > NEAR:
             return False
-        return change is min(series.changes, key=lambda entry: abs(entry.at - at))
+        nearest = min(series.changes, key=lambda entry: abs(entry.at - at))
+        return change.at == nearest.at
 
 
 def with_triage(

@@ -11,7 +11,7 @@ from perfgate.judging.trend.find import with_changes
 from perfgate.judging.trend.standing import gone, judged, state_of
 from perfgate.judging.trend.triage import TriagedChanges
 from tests.fakes.history import commit_of
-from tests.fakes.trends import make_change, make_series
+from tests.fakes.trends import make_change, make_series, make_triage
 from tests.unit.trend.test_find import START, noisy, series
 
 GOOD, BAD = commit_of(29), commit_of(30)
@@ -87,6 +87,13 @@ def test_judged__series_of_one_label__a_confirmation_of_the_whole_shape_is_not_a
 def test_judged__confirmation_of_commits_next_to_it__counts() -> None:
     near = confirmation("regressed", 0.05, 0.09, before=commit_of(28), after=commit_of(31))
     assert stood(slower(), confirmations=[near]).evidence == "confirmed"
+
+
+@pytest.mark.parametrize("confirmations", [[], [confirmation("regressed", 0.05, 0.09)]], ids=["suspected", "confirmed"])
+def test_judged__expected_before_it_moved_by_two_versions__accepted(confirmations: list[Confirmation]) -> None:
+    found = slower()
+    triaged = TriagedChanges([make_triage(commit=commit_of(28), state="expected")], [found])
+    assert stood(found, triaged=triaged, confirmations=confirmations).standing == "accepted"
 
 
 def test_judged__confirmation_of_the_change_before__is_about_that_one_alone() -> None:
