@@ -41,10 +41,12 @@ def run_health(run_id: str, run: RunDocument, recorded_at: str) -> RunHealth:
         for check in run.checklist.correctness
         if check.status in ("failed", "error")
     ]
-    measured = {
-        (replicate.workload, replicate.arm, replicate.pair)
-        for replicate in run.pairs.replicates
-    }
+    measured: set[tuple[str, str, int]] = set()
+    for replicate in run.pairs.replicates:
+        measured.add((replicate.workload, replicate.arm, replicate.pair))
+    # The failed pairs are of jobs, too, whose turns are compared by quad.
+    for turn in run.jobs.turns:
+        measured.add((turn.workload, "ab", turn.quad))
     pairs = len(measured) + len(run.pairs.failed)
     shares_waited = [
         step.waited for step in run.checklist.steps if step.waited is not None

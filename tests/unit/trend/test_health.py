@@ -4,6 +4,7 @@ import msgspec
 import pytest
 
 from perfgate.document.history import StoredRun
+from perfgate.document.job import Turn
 from perfgate.document.message import quote
 from perfgate.document.run import ErrorDetail, FailedPair
 from perfgate.judging.trend.health import run_health, spans_of_testbeds, weeks
@@ -47,6 +48,14 @@ def test_run_health__run_with_pairs__its_noise_floor_and_what_was_discarded() ->
     found = run_health("a", make_run("base", failed=lost), LATER)
     assert found.conditions.noise_floor == pytest.approx(0.004, abs=0.004)
     assert found.conditions.discarded == pytest.approx(0.25)
+
+
+def test_run_health__job_that_failed_after_some_turns__the_turns_before_were_not_discarded() -> None:
+    error = ErrorDetail(kind="timeout", message="too long")
+    turns = [Turn(workload="bench", start=0, quad=quad, place=0, values={}, seconds=1.0) for quad in range(9)]
+    lost = FailedPair(pair=9, arm="ab", workload="bench", error=error)
+    found = run_health("a", make_run(None, turns=turns, failed=[lost], replicates=[]), LATER)
+    assert found.conditions.discarded == pytest.approx(0.1)
 
 
 def stored(started_at: str, fingerprint: str) -> StoredRun:
