@@ -30,7 +30,7 @@ from perfgate.version import __version__
 # Written next to its recording, by `perfgate trace reduce` only.
 KEPT = ".perfgate-rank.msgpack"
 # Increased with every change to the contents of a table or of an answer.
-_LAYOUT = 5
+_LAYOUT = 6
 _MADE_BY = f"{__version__}, layout {_LAYOUT}"
 _MOST_DIGITS = 7
 

@@ -29,6 +29,7 @@ from perfgate.trace.model.arithmetic import (
     union,
 )
 from perfgate.trace.model.communication import kernel_kind
+from perfgate.trace.model.events import DEVICE_KINDS
 from perfgate.trace.model.kernel_names import type_by_name
 from perfgate.trace.model.numbering import Numbering
 from perfgate.trace.model.patterns import lazy_pattern
@@ -41,6 +42,7 @@ from perfgate.trace.model.recording import (
     Timeline,
     is_collective_core,
 )
+from perfgate.trace.model.spans import launch_times
 
 # A page cannot show more intervals of computing than this: the shortest gaps between
 # them are closed.
@@ -242,8 +244,8 @@ def _links(links: Sequence[RankLink]) -> Iterator[RankLink]:
 class _Share(NamedTuple):
     """One communication of a rank; ``ranks`` is the size of its group.
 
-    ``identity`` is the same on every rank, and None for one between two ranks, because
-    those need not end together.
+    ``identity`` is the same on every rank. It is None for one between two ranks, because
+    those need not end together, and for one that is joined with no other.
     """
 
     identity: str | None
@@ -261,14 +263,30 @@ def _communication(timeline: Timeline) -> Iterator[_Share]:
     if timeline.collectives is not None:
         yield from _of_table(timeline, timeline.collectives)
         yield from _of_kernels(timeline)
-    elif timeline.collective_kernels:
-        yield from _of_collective_kernels(timeline, timeline.collective_kernels)
-        yield from _of_events(
-            timeline,
-            {(kernel.start_ns, kernel.name) for kernel in timeline.collective_kernels},
-        )
-    else:
-        yield from _of_events(timeline, set())
+        return
+    queued = _queued_before(timeline)
+    described: set[_Run] = set()
+    for kernel in timeline.collective_kernels or ():
+        run = kernel.start_ns, kernel.name
+        described.add(run)
+        yield _of_collective_kernel(timeline, kernel, is_joined=run not in queued)
+    yield from _of_events(timeline, described, queued)
+
+
+# The start of a kernel and its name.
+_Run = tuple[int, str]
+
+
+def _queued_before(timeline: Timeline) -> set[_Run]:
+    """The communication that was in the queue of the device when the recording began.
+
+    Another rank need not have recorded it, so it is no part of a sequence.
+    """
+    work = timeline.events.of_kind(*DEVICE_KINDS)
+    launched = launch_times(work, timeline.events.of_kind("runtime"))
+    queued = work.select(launched.before & work.is_kind("comm", "fused"))
+    names = [queued.names[code] for code in queued.name.tolist()]
+    return set(zip(queued.start.tolist(), names))
 
 
 def _of_table(
@@ -291,22 +309,17 @@ def _of_table(
         )
 
 
-def _of_collective_kernels(
-    timeline: Timeline, kernels: Sequence[CollectiveKernel]
-) -> Iterator[_Share]:
-    for kernel in kernels:
-        ranks = kernel.ranks or timeline.groups.get(kernel.group, ())
-        identity = None
-        if kernel.operation.lower() not in _PAIRWISE:
-            identity = f"{kernel.group} {ranks} {kernel.operation}"
-        size = len(ranks) or kernel.size or None
-        yield _Share(
-            identity,
-            type_by_name(kernel.name),
-            size,
-            kernel.start_ns,
-            kernel.elapsed_ns,
-        )
+def _of_collective_kernel(
+    timeline: Timeline, kernel: CollectiveKernel, *, is_joined: bool
+) -> _Share:
+    ranks = kernel.ranks or timeline.groups.get(kernel.group, ())
+    identity = None
+    if is_joined and kernel.operation.lower() not in _PAIRWISE:
+        identity = f"{kernel.group} {ranks} {kernel.operation}"
+    size = len(ranks) or kernel.size or None
+    return _Share(
+        identity, type_by_name(kernel.name), size, kernel.start_ns, kernel.elapsed_ns
+    )
 
 
 def _of_kernels(timeline: Timeline) -> Iterator[_Share]:
@@ -329,21 +342,23 @@ def _of_kernels(timeline: Timeline) -> Iterator[_Share]:
 
 
 def _of_events(
-    timeline: Timeline, described: Collection[tuple[int, str]]
+    timeline: Timeline, described: Collection[_Run], queued: Collection[_Run]
 ) -> Iterator[_Share]:
     """Kernels that name no group: ranks that ran one equally often are assumed to have
-    run it together.
+    run it together. Those that are ``described`` are left out.
     """
     events = timeline.events.of_kind("comm", "fused")
-    counts = Counter(events.name.tolist())
-    for name, start, elapsed in zip(
-        events.name.tolist(), events.start.tolist(), events.duration.tolist()
-    ):
-        word = events.names[name]
-        if (start, word) not in described:
-            yield _Share(
-                f"{word} of {counts[name]}", type_by_name(word), None, start, elapsed
-            )
+    names = [events.names[code] for code in events.name.tolist()]
+    runs = list(zip(events.start.tolist(), names))
+    counts = Counter(name for start, name in runs if (start, name) not in queued)
+    for run, elapsed in zip(runs, events.duration.tolist()):
+        start, name = run
+        if run in described:
+            continue
+        identity = None
+        if run not in queued:
+            identity = f"{name} of {counts[name]}"
+        yield _Share(identity, type_by_name(name), None, start, elapsed)
 
 
 def _shares(timeline: Timeline, busy: Intervals) -> tuple[list[str], list[bytes]]:

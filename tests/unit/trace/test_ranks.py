@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from perfgate.trace.analysis.rank_table import MOST_STRETCHES, RankTable, reduce_timeline
 from perfgate.trace.analysis.ranks import arrivals, ranks_timeline
 from perfgate.trace.model.events import NO_CORRELATION, EventTableBuilder
-from perfgate.trace.model.recording import Collective, Timeline
+from perfgate.trace.model.recording import Collective, CollectiveKernel, Timeline
 
 STREAM = ("device 0", "stream 7")
 
@@ -101,6 +101,33 @@ def test_reduce__kernels_of_a_collective_without_a_table__joined_where_all_ran_t
 
     assert arrivals([rank(0, 0, 1_000), rank(1, 10, 1_020)]).skew.tolist() == [10, 20]
     assert arrivals([rank(0, 0, 1_000), rank(1, 10)]).names == []
+
+
+@pytest.mark.parametrize("named", [True, False], ids=["groups named", "kernels alone"])
+def test_arrivals__collective_in_the_queue_as_the_recording_began__is_no_part_of_the_sequence(named: bool) -> None:
+    def rank(number: int, *lengths: int, queued: bool = False) -> RankTable:
+        builder = EventTableBuilder()
+        runs = []
+        if queued:
+            builder.add(-900, 70, track=STREAM, name="ncclAllReduce", kind="comm", correlation=5)
+            runs.append((-900, 70))
+        for place, length in enumerate(lengths):
+            end, correlation = 1000 * place + 500, 10 + place
+            builder.add(end - 400, 10, track=("1", "1"), name="launch", kind="runtime", correlation=correlation)
+            builder.add(end - length, length, track=STREAM, name="ncclAllReduce", kind="comm", correlation=correlation)
+            runs.append((end - length, length))
+        described = None
+        if named:
+            described = tuple(
+                CollectiveKernel("ncclAllReduce", "allreduce", "0", (0, 1), 2, start, length, None)
+                for start, length in runs
+            )
+        return reduce_timeline(Timeline(number, 0, builder.table(), collective_kernels=described), "file")
+
+    found = arrivals([rank(0, 50, 90, 60), rank(1, 50, 20, 60, queued=True)])
+    assert found.skew.tolist() == [0, 70, 0]
+    assert found.last.tolist()[1] == 1
+    assert found.clock == [0, 0]
 
 
 def test_reduce__more_stretches_than_are_kept__the_shortest_gaps_are_closed() -> None:
