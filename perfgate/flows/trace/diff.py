@@ -403,7 +403,8 @@ class _Pair(NamedTuple):
 
 
 def _total(sides: Sequence[_SideRow]) -> float:
-    return sum(side.row.amount for side in sides)
+    """The median over the recordings of the time of all rows together."""
+    return statistics.median(_times(sides))
 
 
 def _diff(
@@ -573,9 +574,10 @@ def _cost(sides: Sequence[_SideRow], several: bool) -> DiffCost | None:
         return None
     first = sides[0].row
     times = _times(sides) if several else []
+    calls = map(sum, zip(*[side.calls for side in sides]))
     return DiffCost(
         time=_total(sides) / _NS,
-        count=sum(side.row.calls for side in sides),
+        count=statistics.median(calls),
         shapes=first.inputs,
         line=first.line,
         operator=first.launched_by,

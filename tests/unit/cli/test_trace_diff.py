@@ -102,6 +102,22 @@ def test_diff__several_recordings__ranges_and_what_overlaps_is_the_same(tmp_path
     assert "(−80.0 µs to −50.0 µs)" in run(base, faster, "--base", base_2)
 
 
+def test_diff__other_kernels_in_each_recording_of_a_side__the_time_of_the_middle_recording(tmp_path: Path) -> None:
+    kernels = [("gemm_128x64", 80.0), ("gemm_64x64", 40.0), ("gemm_split", 77.0), ("gemm_tma", 105.0)]
+    *bases, head = (
+        recording(tmp_path / f"{name}.pt.trace.json", (("model.py(12): forward", "aten::mm", name, took),))
+        for name, took in kernels
+    )
+    first, *others = bases
+    further = [argument for other in others for argument in ("--base", other)]
+    (replaced,) = device_rows(first, head, *further)
+    assert replaced["change"] == "replaced"
+    assert [round(time * 1e6, 3) for time in replaced["base"]["times"]] == [80.0, 40.0, 77.0]
+    assert (round(replaced["base"]["time"] * 1e6, 3), replaced["base"]["count"]) == (77.0, 1)
+    assert round(replaced["delta"] * 1e6, 3) == 28.0
+    assert [round(end * 1e6, 3) for end in replaced["delta_range"]] == [25.0, 65.0]
+
+
 def test_show__base_given__what_changed_is_on_the_first_screen(tmp_path: Path) -> None:
     base, head = recording(tmp_path / "base.pt.trace.json", BASE), recording(tmp_path / "head.pt.trace.json", HEAD)
     done = CliRunner().invoke(cli, ["trace", "show", str(head), "--base", str(base)], env={"COLUMNS": "140"})
