@@ -128,7 +128,11 @@ def run_trend(
     note = remembered.note if out or request.post or request.email else lambda _: None
     opened = open_documents(log, stored, note=note)
     find = partial(
-        find_trend, log, opened, before=before, name_commits=commit_names(config.root)
+        find_trend,
+        log,
+        opened,
+        before=before,
+        name_commits=commit_names(config.root, log),
     )
     document = find(confirmations=log.confirmations)
     added = _confirmations(request, document, config, remembered, check)

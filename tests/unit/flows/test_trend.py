@@ -30,6 +30,7 @@ from perfgate.flows.check.check import check_change
 from perfgate.flows.shared.artifacts import open_artifacts_at
 from perfgate.flows.shared.doors import Bisect, Doors
 from perfgate.flows.shared.scratch import ScratchRepository
+from perfgate.flows.shared.trend.commits import MOST_COMMITS
 from perfgate.flows.shared.trend.read import StoredHistories, open_documents
 from perfgate.flows.trend.confirm import confirmation_of
 from perfgate.flows.trend.trend import TrendRequest, run_trend
@@ -46,7 +47,7 @@ from tests.fakes.forge_dialects import GitHubDialect, GitLabDialect
 from tests.fakes.history import commit_of, main_runs, stepped
 from tests.fakes.records import changed
 from tests.fakes.remote import clone_of_empty_remote, git
-from tests.fakes.trends import make_series
+from tests.fakes.trends import make_series, make_triage
 from tests.unit.store.test_gitbranch import files, put
 
 STEP = 40
@@ -561,6 +562,30 @@ def test_trend__in_a_clone__the_commits_that_may_have_done_it(project: Project) 
     )
     project.store.append("demo", [word])
     assert found_in(project.trend(), "counters.framework_ops").changes[0].standing == "accepted"
+
+
+@pytest.mark.parametrize("state", ["accepted", "expected"])
+def test_trend__more_commits_between_two_runs_than_are_listed__the_one_that_a_person_named_counts(
+    project: Project, state: str
+) -> None:
+    repository = ScratchRepository(project.root, "trend")
+    repository.start("the first")
+    for number in range(1, 61):
+        repository.git("commit", "--quiet", "--allow-empty", "--message", f"commit {number}")
+    commits = repository.git("log", "--reverse", "--format=%H").split()
+    runs = main_runs(3, shapes=("long",), operators=stepped(1, 1.3), commits=lambda index: commits[30 * index])
+    project.record(runs)
+    (change,) = found_in(project.trend(), "counters.framework_ops").changes
+    assert (len(change.commits), change.commit_count, change.standing) == (MOST_COMMITS, 30, "new")
+    named: Acceptance | Triage = make_triage(commit=commits[2], state="expected", changed_at=CONFIRMED_AT)
+    if state == "accepted":
+        named = Acceptance(
+            commit=commits[2], metric="counters.*", reason="wanted", accepted_by="mei", accepted_at=CONFIRMED_AT
+        )
+    project.store.append("demo", [named])
+    (change,) = found_in(project.trend(), "counters.framework_ops").changes
+    assert change.standing == "accepted"
+    assert (change.commits[-1].subject, len(change.commits)) == ("commit 2", MOST_COMMITS + 1)
 
 
 @pytest.mark.parametrize("rewritten", [False, True], ids=["shallow and partial", "rewritten"])

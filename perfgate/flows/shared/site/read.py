@@ -84,7 +84,7 @@ def read_site(
         opened,
         before=None,
         confirmations=log.confirmations,
-        name_commits=commit_names(root),
+        name_commits=commit_names(root, log),
     )
     documents = opened.documents
     # The newest run of every testbed, however long ago, and not only the newest of all.

@@ -14,6 +14,7 @@ from perfgate.errors import RepositoryError
 from perfgate.flows.shared.trend.read import NameCommits
 from perfgate.git.commands import COMMIT_ID, run_git
 from perfgate.git.repository import is_behind, readable
+from perfgate.judging.store.index import ProjectLog
 
 MOST_COMMITS = 20
 _GIT_SECONDS = 20.0
@@ -24,8 +25,13 @@ _REQUEST_IN_SUBJECT = re.compile(r"\((#\d+)\)$|^Merge pull request (#\d+) |^(!\d
 _REQUEST_IN_BODY = re.compile(r"^See merge request [\w./-]*(!\d+)$", re.MULTILINE)
 
 
-def commit_names(root: Path) -> NameCommits:
-    answers: dict[tuple[str, str], tuple[list[CommitLabel], int]] = {}
+def commit_names(root: Path, log: ProjectLog) -> NameCommits:
+    """Name the newest commits of a change, and those that people accepted or gave a
+    state: these count for the change, however many came after them.
+    """
+    stated = {acceptance.commit for acceptance in log.acceptances}
+    stated.update(triage.commit for triage in log.triages)
+    answers: dict[tuple[str, str], list[CommitLabel]] = {}
 
     def name(change: TrendChange) -> TrendChange:
         good = change.last_good or ""
@@ -34,15 +40,16 @@ def commit_names(root: Path) -> NameCommits:
             return change
         if (good, bad) not in answers:
             answers[good, bad] = _commits_between(root, good, bad)
-        commits, count = answers[good, bad]
-        return msgspec.structs.replace(change, commits=commits, commit_count=count)
+        labels = answers[good, bad]
+        listed = labels[:MOST_COMMITS]
+        listed += [label for label in labels[MOST_COMMITS:] if label.commit in stated]
+        return msgspec.structs.replace(change, commits=listed, commit_count=len(labels))
 
     return name
 
 
-def _commits_between(root: Path, good: str, bad: str) -> tuple[list[CommitLabel], int]:
-    """Main's own commits after ``good`` up to ``bad``, newest first, and their total
-    number.
+def _commits_between(root: Path, good: str, bad: str) -> list[CommitLabel]:
+    """Main's own commits after ``good`` up to ``bad``, newest first.
 
     Empty if history was rewritten or the clone is too shallow, because git would then
     list other commits, or only some.
@@ -56,14 +63,14 @@ def _commits_between(root: Path, good: str, bad: str) -> tuple[list[CommitLabel]
     ]
     try:
         if not is_behind(root, good, bad):
-            return [], 0
+            return []
         listed = run_git(
             root, command, {"GIT_NO_LAZY_FETCH": "1"}, limit_seconds=_GIT_SECONDS
         )
     except RepositoryError:
-        return [], 0
+        return []
     if listed.code:
-        return [], 0
+        return []
     labels: list[CommitLabel] = []
     for entry in readable(listed.output).split("\x1e"):
         fields = entry.lstrip("\n").split("\x1f", 3)
@@ -83,4 +90,4 @@ def _commits_between(root: Path, good: str, bad: str) -> tuple[list[CommitLabel]
                 change_request=request,
             )
         )
-    return labels[:MOST_COMMITS], len(labels)
+    return labels
