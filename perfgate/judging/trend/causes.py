@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import permutations
 from typing import NamedTuple
 
 import msgspec
@@ -321,18 +322,35 @@ class _Alignment:
         """The moves of all changes at one version to changes of another workload at the
         least loss; empty if none is likely.
         """
-        by_versions = self._by_versions()
+        events: dict[Direction, list[_TimesMoved]] = {}
+        for versions, members in self._by_versions().items():
+            event = _times_moved(versions, members)
+            if event is not None:
+                events.setdefault(event.direction, []).append(event)
         best: list[_Move] = []
         least = _TWO_COMMITS
-        for members in by_versions.values():
-            for target, others in by_versions.items():
-                if _may_join(members, others):
-                    moves = [self._move(member, target) for member in members]
-                    possible = [move for move in moves if move is not None]
-                    loss = _loss_of_shapes(possible)
-                    if len(possible) == len(moves) and loss < least:
-                        best, least = possible, loss
+        for alike in events.values():
+            for event, target in permutations(alike, 2):
+                if event.is_counted or event.workloads & target.workloads:
+                    continue
+                moves = self._all_moved(event.members, target.versions)
+                if moves:
+                    loss = _loss_of_shapes(moves)
+                    if loss < least:
+                        best, least = moves, loss
         return best
+
+    def _all_moved(
+        self, members: Sequence[_Member], versions: _Versions
+    ) -> list[_Move]:
+        """The moves of all members to the versions; empty if one has to stay."""
+        moves: list[_Move] = []
+        for member in members:
+            move = self._move(member, versions)
+            if move is None:
+                return []
+            moves.append(move)
+        return moves
 
     def _by_versions(self) -> dict[_Versions, list[_Member]]:
         by_versions: dict[_Versions, list[_Member]] = {}
@@ -448,31 +466,34 @@ class _Alignment:
         self._series[place.series] = msgspec.structs.replace(entry, changes=changes)
 
 
-def _may_join(members: Sequence[_Member], others: Sequence[_Member]) -> bool:
-    """Whether times of another workload moved in the direction of these, of which no
-    counter tells the version.
+class _TimesMoved(NamedTuple):
+    """Two versions between which times of some workloads moved in one direction, and
+    whether a counter tells that it was there.
     """
-    own, of_others = _times_that_moved(members), _times_that_moved(others)
-    is_counted = any(member.series.is_exact for member in members)
-    workloads = {member.series.workload for member in own} & {
-        member.series.workload for member in of_others
-    }
-    directions = {member.change.direction for member in (*own, *of_others)}
-    return (
-        bool(own)
-        and bool(of_others)
-        and not is_counted
-        and not workloads
-        and len(directions) == 1
+
+    versions: _Versions
+    members: Sequence[_Member]
+    workloads: frozenset[str]
+    direction: Direction
+    is_counted: bool
+
+
+def _times_moved(versions: _Versions, members: Sequence[_Member]) -> _TimesMoved | None:
+    """None if no time moved, or times moved in both directions."""
+    workloads: set[str] = set()
+    directions: set[Direction] = set()
+    is_counted = False
+    for member in members:
+        if member.series.is_exact:
+            is_counted = True
+        elif not member.series.informing:
+            workloads.add(member.series.workload)
+            directions.add(member.change.direction)
+    if len(directions) != 1:
+        return None
+    return _TimesMoved(
+        versions, members, frozenset(workloads), directions.pop(), is_counted
     )
-
-
-def _times_that_moved(members: Sequence[_Member]) -> list[_Member]:
-    return [
-        member
-        for member in members
-        if not member.series.is_exact and not member.series.informing
-    ]
 
 
 def _loss_of_shapes(moves: Sequence[_Move]) -> float:
