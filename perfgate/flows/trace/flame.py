@@ -16,6 +16,7 @@ from perfgate.flows.trace.trace import (
     ChosenTimeline,
     choose,
     notes_of,
+    numbered,
     several_recordings,
 )
 
@@ -61,10 +62,12 @@ def trace_flame(
 
 def _labelled(chosen: Sequence[ChosenTimeline]) -> list[FlameTree]:
     several = several_recordings(chosen)
-    trees = []
+    labels = []
     for pick in chosen:
         label = pick.timeline.label
         if several or label == "all":
             label = label_of(pick.recording.path.name, pick.timeline, several)
-        trees.append(tree_of(pick.timeline, label))
-    return trees
+        labels.append(label)
+    return [
+        tree_of(pick.timeline, label) for pick, label in zip(chosen, numbered(labels))
+    ]

@@ -7,24 +7,23 @@ from pathlib import Path
 from perfgate.document.timeline import DrawnTimeline
 from perfgate.errors import UsageError
 from perfgate.flows.shared.trees import label_of
-from perfgate.flows.trace.trace import Choice, choose, notes_of, several_recordings
+from perfgate.flows.trace.trace import Choice, choose, notes_of, numbered
 from perfgate.trace.pages.timeline import drawn_timeline
 
 
 def trace_timeline(path: Path, choice: Choice) -> list[DrawnTimeline]:
     """Every chosen timeline with events. Raises UsageError if none has any."""
-    chosen = choose(path, choice)
-    several = several_recordings(chosen)
+    chosen = [pick for pick in choose(path, choice) if len(pick.timeline.events)]
+    several = len(chosen) > 1
+    labels = numbered(
+        label_of(pick.recording.path.name, pick.timeline, several) for pick in chosen
+    )
     pages = []
-    for pick in chosen:
+    for pick, label in zip(chosen, labels):
         timeline = pick.timeline
-        if len(timeline.events):
-            label = label_of(pick.recording.path.name, timeline, several)
-            pages.append(
-                drawn_timeline(
-                    timeline.events, label, notes_of([pick]), timeline.readings
-                )
-            )
+        pages.append(
+            drawn_timeline(timeline.events, label, notes_of([pick]), timeline.readings)
+        )
     if not pages:
         raise UsageError(
             "{path}: no timeline with events was recorded; tables of steps or totals alone have no spans",

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -167,6 +167,19 @@ def several_recordings(chosen: Sequence[ChosenTimeline]) -> bool:
     its name.
     """
     return len({pick.recording.path for pick in chosen}) > 1
+
+
+def numbered(labels: Iterable[str]) -> list[str]:
+    """The labels, with a number from the second of one name on: a folder may hold the
+    cycles of a profiler.
+    """
+    recordings: Counter[str] = Counter()
+    distinct = []
+    for label in labels:
+        recordings[label] += 1
+        number = recordings[label]
+        distinct.append(label if number == 1 else f"{label}, recording {number}")
+    return distinct
 
 
 def choose(path: Path, choice: Choice) -> list[ChosenTimeline]:

@@ -8,6 +8,10 @@ from subprocess import CompletedProcess
 
 import pytest
 
+from perfgate.document.flame import FLAME_KINDS, node_totals
+from perfgate.flows.trace.flame import trace_flame
+from perfgate.flows.trace.timeline import trace_timeline
+from perfgate.flows.trace.trace import Choice
 from tests.fakes.recordings import ADD, GEMM, STEP, TO_NHWC, kineto_recording
 from tests.unit.cli.test_trace import trace
 from tests.unit.trace.ascend import ALEXNET, sample
@@ -106,6 +110,38 @@ def test_flame__speedscope__json_with_profiles_of_both_sides(pair: tuple[Path, P
     names = [profile["name"] for profile in document["profiles"]]
     assert any("· base · stream 7" in name for name in names)
     assert any("· head · stream 7" in name for name in names)
+
+
+def test_flame__folders_with_cycles_of_one_process__each_beside_the_same_cycle(tmp_path: Path) -> None:
+    microseconds = {"base": (100, 200, 300), "head": (100, 200)}
+    for side, cycles in microseconds.items():
+        (tmp_path / side).mkdir()
+        for number, length in enumerate(cycles):
+            kineto_recording(tmp_path / side / f"host_7.{number}.pt.trace.json", steps=[((GEMM, length),)])
+    trees = trace_flame(tmp_path / "base", tmp_path / "head", Choice(), note=lambda _: None)
+    found = []
+    for tree in trees:
+        stream = tree.kind.index(FLAME_KINDS.index("stream"))
+        sides = [node_totals(tree, costs)[stream].total for costs in (tree.base, tree.head)]
+        found.append((tree.label, [round(seconds * 1e6) for seconds in sides]))
+    assert found == [
+        ("rank 0, device 0", [100, 100]),
+        ("rank 0, device 0, recording 2", [200, 200]),
+        ("rank 0, device 0, recording 3", [300, 0]),
+    ]
+
+
+def test_timeline__folder_of_ranks__each_under_its_own_name(tmp_path: Path) -> None:
+    folder = tmp_path / "job"
+    folder.mkdir()
+    for rank in range(2):
+        kineto_recording(folder / f"rank{rank}.json", rank=rank)
+    assert [drawn.label for drawn in trace_timeline(folder, Choice())] == [
+        "job, rank 0, device 0",
+        "job, rank 1, device 0",
+    ]
+    (alone,) = trace_timeline(folder / "rank1.json", Choice())
+    assert alone.label == "rank1"
 
 
 def test_flame__rank_that_is_not_there__says_which_are(pair: tuple[Path, Path]) -> None:
