@@ -368,7 +368,14 @@ class _UnitRows:
         chosen = np.flatnonzero(events.is_kind(*kinds)).astype(np.int32)
         columns = events.group, events.kind, events.shape, self._nearest
         first, row = group_rows(*(column[chosen] for column in columns))
-        times = totals_by_name(row, stacks.own[chosen], first.size) / stacks.units
+        own = stacks.own[chosen]
+        if kinds != DEVICE_KINDS:
+            # As in rows by line and in ``top``, a call has the time of the launches
+            # inside it.
+            own = self_times(
+                events.start[chosen], events.duration[chosen], events.track[chosen]
+            )
+        times = totals_by_name(row, own, first.size) / stacks.units
         counts = counts_by_name(row, first.size) / stacks.units
         operators: list[str | None] = [None] * first.size
         if kinds == DEVICE_KINDS:

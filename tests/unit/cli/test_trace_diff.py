@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
 from click.testing import CliRunner
 
 from perfgate.cli.main import cli
@@ -85,6 +86,16 @@ def test_diff__by_line__all_that_a_function_launched_in_one_row(tmp_path: Path) 
         ("model.py: forward", "more", -35.0),
         ("loss.py: loss", "more", 4.0),
     ]
+
+
+def test_diff__time_of_the_host__the_same_by_operator_by_line_and_in_top(tmp_path: Path) -> None:
+    base, head = recording(tmp_path / "base.pt.trace.json", BASE), recording(tmp_path / "head.pt.trace.json", HEAD)
+    for by in ("operator", "line"):
+        (timeline,) = json.loads(run(base, head, "--by", by, "--json"))["timelines"]
+        assert (timeline["base"]["host"], timeline["head"]["host"]) == pytest.approx((120e-6, 200e-6))
+    done = CliRunner().invoke(cli, ["trace", "top", str(base), "--host", "--json"])
+    (of_host,) = json.loads(done.stdout)["timelines"]
+    assert of_host["base"] == pytest.approx(120e-6)
 
 
 def test_diff__several_recordings__ranges_and_what_overlaps_is_the_same(tmp_path: Path) -> None:
