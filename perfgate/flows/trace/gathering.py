@@ -128,7 +128,10 @@ def trace_reduce(
     files = []
     names: set[str] = set()
     for recording in reduced:
-        if out is not None:
+        if out is not None and _is_in(out, recording):
+            # Of an earlier time, if the folder lies among the recordings.
+            files.append(str(_kept_place(recording)))
+        elif out is not None:
             name = _unused(_name_in(recording, places), names)
             names.add(name)
             files.append(str(_keep_in(out, name, recording)))
@@ -140,7 +143,14 @@ def trace_reduce(
                 path=_kept_place(recording),
             )
     tables = itertools.chain.from_iterable(recording.tables for recording in reduced)
-    return ReducedFiles(files, left_out, doubts_about(tables))
+    distinct_files = list(dict.fromkeys(files))
+    return ReducedFiles(distinct_files, left_out, doubts_about(tables))
+
+
+def _is_in(folder: Path, reduced: ReducedRecording) -> bool:
+    """Whether the tables of a recording lie in a folder already."""
+    kept_in = Path(reduced.kept_at).absolute().parent
+    return reduced.kept and reduced.host is None and kept_in == folder.absolute()
 
 
 def _kept_place(reduced: ReducedRecording) -> Place:

@@ -90,11 +90,18 @@ def _one_of_each(
 ) -> tuple[list[RankTable], list[RepeatedRank]]:
     """One recording of each rank; the others are cycles of one process, or the ranks
     are wrong.
+
+    A recording counts once, although its stored table may lie in a folder below it.
     """
     first: dict[int, str] = {}
     repeats: dict[int, list[str]] = defaultdict(list)
+    seen: set[tuple[str, int | None, int | None]] = set()
     chosen = []
     for table in tables:
+        timeline = table.path, table.rank, table.device
+        if timeline in seen:
+            continue
+        seen.add(timeline)
         if table.rank is None or first.setdefault(table.rank, table.path) == table.path:
             chosen.append(table)
         elif table.path not in repeats[table.rank]:

@@ -26,7 +26,7 @@ from perfgate.system.interrupts import SIGNALS
 from perfgate.system.interrupts import install as install_signals
 from tests.command import run_perfgate
 from tests.fakes.deadly_reader import install, kill_readers
-from tests.fakes.training import Training
+from tests.fakes.training import MS, Training
 from tests.waiting import left_in_the_end, wait_until
 
 
@@ -244,3 +244,20 @@ def test_reduce__paths_that_give_one_name__every_table_is_kept(tmp_path: Path) -
         assert len(list(tables.iterdir())) == 2
     done = CliRunner().invoke(cli, ["trace", "ranks", str(tables), "--json"])
     assert [row["rank"] for row in json.loads(done.stdout)["ranks"]] == [0, 1]
+
+
+def test_ranks__tables_in_a_folder_below_the_recordings__each_rank_once(tmp_path: Path) -> None:
+    slow = Training(ranks=4, tensor=4, extra=lambda rank, step, layer: 2 * MS if rank == 2 else 0.0)
+    recordings = slow.write(tmp_path / "recordings")
+    tables = recordings / "tables"
+    for _ in range(2):
+        arguments = ["trace", "reduce", str(recordings), "--workers", "1", "--out", str(tables)]
+        done = CliRunner().invoke(cli, arguments)
+        assert done.exit_code == 0, done.output
+        assert sorted(done.stdout.split()) == sorted(map(str, tables.iterdir()))
+        assert len(list(tables.iterdir())) == 4
+    done = CliRunner().invoke(cli, ["trace", "ranks", str(recordings), "--workers", "1", "--json"])
+    document = json.loads(done.stdout)
+    assert [row["rank"] for row in document["ranks"]] == [0, 1, 2, 3]
+    assert [row["rank"] for row in document["delays"]] == [2]
+    assert document["gaps"]["repeated"] == []
