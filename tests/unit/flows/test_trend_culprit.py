@@ -15,6 +15,8 @@ from perfgate.flows.bisect.bisect import bisect_commits
 from perfgate.flows.shared.trend.commits import commit_names
 from perfgate.flows.trend.confirm import read_confirmations
 from perfgate.flows.trend.culprit import bisect_oldest
+from perfgate.judging.store.index import read_log
+from perfgate.judging.store.store import StorePlace, open_location
 from perfgate.judging.trend.causes import causes, with_culprits
 from perfgate.judging.trend.origin import with_origin
 from perfgate.judging.trend.standing import judged
@@ -172,7 +174,8 @@ def test_bisect_oldest__minutes_are_over_before_the_last_gate__the_culprit_is_ke
 def test_commit_names__author_and_subject_in_latin_1__can_be_written(tmp_path: Path) -> None:
     history = make_history(tmp_path / "clone", BAD + 1, CULPRIT)
     name_in_latin_1(history)
-    named = commit_names(history.root)(step(history))
+    empty = read_log(open_location(str(tmp_path / "store.db"), StorePlace(history.root, {})), "demo")
+    named = commit_names(history.root, empty)(step(history))
     newest = named.commits[0]
     assert (newest.commit, newest.author, newest.subject) == (history.commits[BAD], "J?rg", "gr??er")
     assert msgspec.json.decode(msgspec.json.encode(named), type=TrendChange) == named
