@@ -169,9 +169,9 @@ def _causes(idle: Intervals, events: EventTable, work: IntColumn) -> Codes:
     never = np.iinfo(np.int64).max
     begun = events.start[work]
     launched = starts_of_launches(begun, events.launch[work], events)
-    launched[launched == NOT_RECORDED] = never
     calls = events.correlation[events.is_kind("runtime")]
-    is_before = launched_before(events.select(work), events.launch[work], calls)
+    is_before = launched_before(events.select(work), launched, calls)
+    launched[launched == NOT_RECORDED] = never
     launched[is_before] = _LONG_AGO
     place = np.searchsorted(idle.end, begun).clip(max=idle.end.size - 1)
     ending = np.flatnonzero(idle.end[place] == begun)

@@ -112,7 +112,7 @@ def launch_times(events: EventTable, launches: EventTable) -> LaunchTimes:
     launched = starts_of_launches(events.start, launch, launches)
     return LaunchTimes(
         launched_or_began(events, launched),
-        launched_before(events, launch, launches.correlation),
+        launched_before(events, launched, launches.correlation),
     )
 
 
@@ -125,16 +125,16 @@ def span_at(launched: LaunchTimes, spans: Intervals) -> IntColumn:
     return number
 
 
-def launched_before(work: EventTable, launch: Codes, calls: Codes) -> Mask:
+def launched_before(work: EventTable, launched: IntColumn, calls: Codes) -> Mask:
     """The work that was in the queue of the device when the recording began: its launch
     is not recorded, its number is below those of all recorded ``calls``, and its stream
-    runs it before all work with a launch.
+    runs it before all work with a launch. ``launched`` is as of ``starts_of_launches``.
 
     torch.profiler does not wait for the device before it records the first step. In
     five recordings of CUDA and ROCm (HTA, TraceLens) 3,426 of 3,426 such events have
     numbers just below the first call's.
     """
-    joined = launch != NOT_RECORDED
+    joined = launched != NOT_RECORDED
     first = np.full(len(work.tracks), _NEVER)
     np.minimum.at(first, work.track[joined], work.start[joined])
     first[first == _NEVER] = -_NEVER  # a stream without any launch
