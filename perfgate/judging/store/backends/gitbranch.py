@@ -377,28 +377,22 @@ class BranchContents:
         unnamed: list[str] = []
         for key, count in sorted(entries.items()):
             if key in has_runs:
-                unreadable.append(
-                    str(
-                        Activity(
-                            "{name}: the project in the folders {folder} has no run that can be read; {remedy}",
-                            name=self._name,
-                            folder=key,
-                            remedy=layout.REMEDY,
-                        )
-                    )
+                reason = Activity(
+                    "{name}: the project in the folders {folder} has no run that can be read; {remedy}",
+                    name=self._name,
+                    folder=key,
+                    remedy=layout.REMEDY,
                 )
+                unreadable.append(str(reason))
             else:
-                unnamed.append(
-                    str(
-                        Activity(
-                            "{name}: the project in the folders {folder} has no run that names it; give its name by --project "
-                            "(files: {count})",
-                            name=self._name,
-                            folder=key,
-                            count=count,
-                        )
-                    )
+                reason = Activity(
+                    "{name}: the project in the folders {folder} has no run that names it; give its name by --project "
+                    "(files: {count})",
+                    name=self._name,
+                    folder=key,
+                    count=count,
                 )
+                unnamed.append(str(reason))
         return StoredProjects(names, tuple(unreadable), tuple(unnamed))
 
     def statements(self, project: str, kind: type[Entry]) -> list[Entry]:
